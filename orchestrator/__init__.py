@@ -1,0 +1,1 @@
+"""Rollout orchestrator for repository factorials: frozen manifest in, Parquet out."""

@@ -1,0 +1,1 @@
+"""A pure planner and the Ray actors that carry it out; here the ports get their implementations."""

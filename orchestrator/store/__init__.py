@@ -1,0 +1,1 @@
+"""What a run leaves: versioned tables, ledgers, receipts, patches; one writer, atomic commits."""
