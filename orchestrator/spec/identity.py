@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,11 @@ def request_seed(study: str, task_id: str, seed: int, turn: int) -> int:
     Arms of one task and seed therefore share common random numbers (protocol §1 "Seeds").
     """
     return int(digest_json([study, task_id, seed, turn])[:8], 16) & 0x7FFF_FFFF
+
+
+def prompt_digest(messages: Iterable[tuple[str, str]]) -> str:
+    """Identity of a prompt: SHA-256 over the canonical JSON of ``[[role, content], ...]``."""
+    return digest_json([[role, content] for role, content in messages])
 
 
 @dataclass(frozen=True, slots=True)

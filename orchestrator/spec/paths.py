@@ -7,7 +7,16 @@ One table, used by curation (what is stripped from the agent's mirror), by the a
 from pathlib import PurePosixPath
 
 TEST_CONFIG = frozenset(
-    {"conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"}
+    {
+        "conftest.py",
+        "pytest.ini",
+        ".pytest.ini",
+        "pytest.toml",
+        ".pytest.toml",
+        "tox.ini",
+        "setup.cfg",
+        "pyproject.toml",
+    }
 )
 TEST_DIRECTORIES = frozenset({"test", "tests"})
 START_UP = frozenset({"sitecustomize.py", "usercustomize.py"})

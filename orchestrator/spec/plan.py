@@ -7,19 +7,13 @@ from orchestrator.spec.lock import Lock
 
 def plan_of(lock: Lock) -> dict[str, Any]:
     """Design, task list, rollouts and decision rule of a lock as plain JSON data."""
-    study: dict[str, Any] = dict(lock.study)
     stack = str(lock.stack["name"])
     projects = {task.task_id: task.project for task in lock.tasks}
     return {
-        "schema": "factorial/plan@1",
-        "study": study["name"],
-        "title": study["title"],
+        **design_of(dict(lock.study)),
         "lock_id": lock.lock_id,
         "simulated": lock.simulated,
         "stack": stack,
-        "factors": study["factors"],
-        "constants": study["constants"],
-        "seeds": study["seeds"],
         "tasks": [
             {"task_id": t.task_id, "project": t.project, "gate_overlap": t.gate_overlap}
             for t in lock.tasks
@@ -35,8 +29,28 @@ def plan_of(lock: Lock) -> dict[str, Any]:
             }
             for r in sorted(lock.rollouts, key=lambda r: r.rollout_id)
         ],
-        "effects": study["effects"],
-        "decision": study["decision"],
-        "families": study["families"],
-        "inference": study["inference"],
+    }
+
+
+def design_of(study: dict[str, Any]) -> dict[str, Any]:
+    """A study's design without tasks, stack and rollouts: an outcome table completes it."""
+    kept = (
+        "title",
+        "factors",
+        "constants",
+        "seeds",
+        "effects",
+        "decision",
+        "families",
+        "inference",
+    )
+    return {
+        "schema": "factorial/plan@1",
+        "study": study["name"],
+        **{name: study[name] for name in kept},
+        "lock_id": "",
+        "simulated": False,
+        "stack": "",
+        "tasks": [],
+        "rollouts": [],
     }

@@ -127,6 +127,17 @@ class ChatStack(Frozen):
     context_tokens: Annotated[int, Field(ge=512)]
     request_seconds: Annotated[float, Field(gt=0, strict=False)] = 300.0
 
+    @model_validator(mode="after")
+    def _slots(self) -> "ChatStack":
+        if isinstance(self.server, LlamaCppServer):
+            slot = self.server.context_tokens // self.server.parallel
+            if self.context_tokens > slot:
+                raise ValueError(
+                    f"context_tokens {self.context_tokens} exceeds the {slot} of one server slot "
+                    "(server.context_tokens / server.parallel)"
+                )
+        return self
+
 
 Stack = PlantedStack | RecordedStack | ChatStack
 
