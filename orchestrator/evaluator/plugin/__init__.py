@@ -1,0 +1,1 @@
+"""What runs inside the sandbox, with the task's own interpreter and pytest; stands alone."""
