@@ -46,7 +46,9 @@ ROLLOUT: tuple[Column, ...] = (
     Column("admission", BOOL, "contract component A, proposal admission and rollback"),
     Column("certification", BOOL, "contract component C, completion certification"),
     Column("revision_cap", INT, "source revisions allowed"),
-    Column("gate_overlap", BOOL, "task has one fail-to-pass function, in diagnostic and gate alike"),
+    Column(
+        "gate_overlap", BOOL, "task has one fail-to-pass function, in diagnostic and gate alike"
+    ),
     Column("settled_as", STR, "agent | infrastructure (null outcome) | unknown (null outcome)"),
     Column(
         "end_reason",
@@ -59,37 +61,60 @@ ROLLOUT: tuple[Column, ...] = (
     Column("accepted_state_id", STR, "accepted state; null where nothing was accepted", True),
     Column("base_state_id", STR, "state of the agent's mirror"),
     Column("final_state_id", STR, "working state at the end; null without an outcome", True),
-    Column("checkpoint_state_id", STR, "last-known-good state (recorded in every arm); null = none", True),
+    Column(
+        "checkpoint_state_id",
+        STR,
+        "last-known-good state (recorded in every arm); null = none",
+        True,
+    ),
     Column("empty_submission", BOOL, "the accepted state is the base tree"),
     Column("submissions", INT, "submit actions"),
     Column("rejected_submissions", INT, "submissions rejected by certification (C = 1)"),
     Column("certifications", INT, "fresh certification runs"),
-    Column("flaky_certifications", INT, "certifications that disagree with the gate's earlier verdict"),
+    Column(
+        "flaky_certifications", INT, "certifications that disagree with the gate's earlier verdict"
+    ),
     Column("escalated", BOOL, "the agent abstained"),
     Column("actions", INT, "actions taken, invalid ones included"),
     Column("invalid_actions", INT, "replies that are no valid action"),
     Column("refused_actions", INT, "valid actions refused (no-op, protected path, spent budget)"),
     Column("revisions", INT, "source revisions = proposals"),
     Column("visible_tests", INT, "test actions that delivered evidence"),
-    Column("test_deadline_hits", INT, "delivered test results that had hit the visible-test deadline"),
+    Column(
+        "test_deadline_hits", INT, "delivered test results that had hit the visible-test deadline"
+    ),
     Column("interceptions_delivery", INT, "STALE notices at evidence delivery (B = 1)"),
     Column("interceptions_edit", INT, "STALE notices at an edit (B = 1)"),
     Column("gate_passes", INT, "proposals that passed the gate"),
     Column("gate_rejections", INT, "proposals that failed the gate"),
     Column("rollbacks", INT, "rejected proposals whose state was restored (A = 1)"),
     Column("shell_commands", INT, "shell actions run"),
-    Column("shell_code_runs", INT, "shell actions that started a Python interpreter (declared limit)"),
-    Column("shell_write_attempts", INT, "paths a shell command tried to change on its discarded overlay"),
+    Column(
+        "shell_code_runs", INT, "shell actions that started a Python interpreter (declared limit)"
+    ),
+    Column(
+        "shell_write_attempts",
+        INT,
+        "paths a shell command tried to change on its discarded overlay",
+    ),
     Column("actions_exhausted", BOOL, "the action budget ended the rollout"),
     Column("wall_exhausted", BOOL, "the charged wall clock ended the rollout"),
     Column("tokens_prompt", INT, "prompt tokens over all actions, logical"),
     Column("tokens_completion", INT, "completion tokens over all actions, logical"),
-    Column("ledger_head", STR, "hash of the last ledger event"),
+    Column(
+        "ledger_head", STR, "hash of the last ledger event; empty where settled_as is not agent"
+    ),
     Column("receipt_sha256", STR, "digest of receipt.json"),
-    Column("tokens_served", INT, "tokens a server worked for (shared replies count 0)", volatile=True),
-    Column("charged_seconds", FLOAT, "charged time: model, shell, visible tests (s)", volatile=True),
+    Column(
+        "tokens_served", INT, "tokens a server worked for (shared replies count 0)", volatile=True
+    ),
+    Column(
+        "charged_seconds", FLOAT, "charged time: model, shell, visible tests (s)", volatile=True
+    ),
     Column("wall_seconds", FLOAT, "elapsed time of the settling attempt (s)", volatile=True),
-    Column("own_seconds", FLOAT, "elapsed minus model, sandbox and evaluator time (s)", volatile=True),
+    Column(
+        "own_seconds", FLOAT, "elapsed minus model, sandbox and evaluator time (s)", volatile=True
+    ),
     Column("attempt_id", STR, "attempt that settled the row", volatile=True),
     Column("started_at", FLOAT, "start of the attempt (Unix s)", volatile=True),
 )
@@ -148,7 +173,12 @@ VERDICT: tuple[Column, ...] = (
     Column("outcome", STR, "pass | fail | timeout | void"),
     Column("payload_sha256", STR, "digest of the diagnostic payload; null for gate runs", True),
     Column("cached", BOOL, "answered from the verdict cache", volatile=True),
-    Column("duration_seconds", FLOAT, "duration of the run that produced the verdict (s)", volatile=True),
+    Column(
+        "duration_seconds",
+        FLOAT,
+        "duration of the run that produced the verdict (s)",
+        volatile=True,
+    ),
 )
 
 EVALUATION: tuple[Column, ...] = (
@@ -168,6 +198,24 @@ EVALUATION: tuple[Column, ...] = (
     Column("duration_seconds", FLOAT, "time of the three runs (s)", volatile=True),
     Column("cached", BOOL, "answered from the verdict cache", volatile=True),
 )
+
+ATTEMPT: tuple[Column, ...] = (
+    LOCK,
+    ROLLOUT_ID,
+    Column("attempt_id", STR, "attempt id", volatile=True),
+    Column("number", INT, "from 1 within the rollout", volatile=True),
+    Column("began_at", FLOAT, "start (Unix s)", volatile=True),
+    Column("ended_at", FLOAT, "end (Unix s); null = running, or killed", True, True),
+    Column(
+        "outcome",
+        STR,
+        "settled | infrastructure | unknown | abandoned; null = running, or killed",
+        True,
+        True,
+    ),
+    Column("reason", STR, "why it ended so; null = running, or killed", True, True),
+)
+"""Attempts are not outcomes: the table stands beside :data:`TABLES` and only under ``tables/``."""
 
 TABLES: dict[str, tuple[Column, ...]] = {
     "rollout": ROLLOUT,
