@@ -92,7 +92,7 @@ def _privileged(setup: RolloutSetup, desk: Desk) -> PrivilegedView:
         state_id=state.current,
         levels=setup.rollout.levels,
         revisions_left=desk.allowance.left(state.counts).revisions,
-        delivered_for=state.delivered.state_id if state.delivered else None,
+        delivered_for=desk.shown_for,
         checkpoint_told=told.state_id if told else None,
     )
 

@@ -77,6 +77,8 @@ class Desk:
     tally: ShellTally = field(default_factory=ShellTally)
     proposals: list[Proposal] = field(default_factory=list)
     turn: int = 0
+    shown_for: str | None = None
+    """State that was current when evidence was last delivered: what the agent takes it for."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,8 @@ def _refuse(desk: Desk, kind: str, refusal: Refusal) -> Outcome:
 
 def _told(desk: Desk, answers: tuple[Answer, ...], seconds: float = 0.0) -> Outcome:
     answer = answers[-1]
+    if answer.envelope is not None:
+        desk.shown_for = desk.broker.state.current
     result, name = TOLD[answer.rule]
     values = {} if answer.envelope is None else {"payload": answer.envelope.payload}
     reason = answer.rule.value if result == "stale" else None

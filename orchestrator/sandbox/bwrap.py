@@ -60,6 +60,7 @@ class BwrapSandbox:
         self._capabilities = require()
         if cpus <= 0:
             raise BadInput("sandbox", "cpus", f"{cpus} is not positive", "Give at least 0.01.")
+        scratch = scratch.absolute()
         self._arguments = (scratch, python, cpus, slot)
         base = layout.interpreter_prefix(python or Path(sys.executable))
         self._prefix = base

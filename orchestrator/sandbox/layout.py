@@ -119,7 +119,11 @@ def own(mounts: Sequence[Mount]) -> list[str]:
             _check_nesting(outer, mount)
         if not any(PurePosixPath(mount.target).is_relative_to(o.target) for o in ordered[:place]):
             arguments += _parents(mount.target)
-        arguments += ["--bind" if mount.writable else "--ro-bind", str(mount.source), mount.target]
+        arguments += [
+            "--bind" if mount.writable else "--ro-bind",
+            str(mount.source.absolute()),
+            mount.target,
+        ]
     return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 

@@ -106,7 +106,7 @@ class PrivilegedView:
     levels: Mapping[str, str]
     revisions_left: int
     delivered_for: str | None
-    """State id that the last delivered evidence claims to describe truthfully, or None."""
+    """State that was current when evidence was last delivered (stale or not), or None."""
     checkpoint_told: str | None
     """State id last reported to the agent as accepted (admission ON only), or None."""
 

@@ -70,27 +70,11 @@ def test_only_a_privileged_coder_sees_the_contracts_state() -> None:
     assert (before.state_id, before.delivered_for, before.revisions_left) == (BASE_ID, None, 3)
     assert middle.delivered_for == BASE_ID and middle.checkpoint_told is None
     assert (after.state_id, after.checkpoint_told, after.revisions_left) == (FIXED_ID, FIXED_ID, 2)
+    stale = roll([FIX, TEST, SUBMIT], "", privileged=True, evidence="stale").coder.requests[-1]
+    assert stale.privileged is not None, "stale evidence is presented as current"
+    assert stale.privileged.delivered_for == FIXED_ID
     untold = roll([FIX, SUBMIT], "", privileged=True).coder.requests[1].privileged
     assert untold is not None and untold.checkpoint_told is None
-
-
-def test_stale_evidence_is_known_to_a_privileged_coder_as_what_it_is() -> None:
-    done = roll([FIX, TEST, SUBMIT], "", "stale", privileged=True)
-    view = done.coder.requests[2].privileged
-    assert view is not None and view.state_id == FIXED_ID and view.delivered_for == BASE_ID
-
-
-# ------------------------------------------------------------------------- the record
-
-
-@pytest.mark.parametrize("arm, evidence", ARMS_BY_EVIDENCE)
-def test_ledger_and_receipt_stand_on_their_own(arm: str, evidence: str) -> None:
-    done = roll([VIEW, "nonsense", TEST, FIX, TEST, UNDO, SHELL, SUBMIT], arm, evidence)
-    check(done.record.ledger)
-    receipt_follows(done.record.ledger, done.record.receipt)
-    assert done.journal == done.record.ledger
-    assert done.row["ledger_head"] == json.loads(done.record.ledger[-1])["hash"]
-    assert done.row["receipt_sha256"] == sha256_hex(done.record.receipt)
 
 
 def test_every_event_is_in_the_journal_before_what_it_announces() -> None:

@@ -1,0 +1,1 @@
+"""The command line: parse, call, print. No decision about an experiment is taken here."""

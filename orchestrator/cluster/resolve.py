@@ -1,0 +1,181 @@
+"""Reads the world into a lock: manifests, built tasks, prompts, sandbox and code, each hashed.
+
+``freeze_study`` makes a lock; ``require_match`` freezes again and refuses to go on where anything
+differs, naming each difference.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from orchestrator.cluster.stage import planted_variants
+from orchestrator.coders.manifest import load_stack
+from orchestrator.coders.variants import check_variants
+from orchestrator.evaluator.suites import load_bundle
+from orchestrator.sandbox.bwrap import BwrapSandbox
+from orchestrator.spec.errors import BadInput, IntegrityError, LockMismatch
+from orchestrator.spec.freeze import differences, lock_content, make_lock, select_tasks
+from orchestrator.spec.identity import digest_json, sha256_file
+from orchestrator.spec.lock import Lock, LockedTask
+from orchestrator.spec.manifest import load
+from orchestrator.spec.ports import SuiteName
+from orchestrator.spec.stack import PlantedStack, RecordedStack, Stack
+from orchestrator.spec.study import Study
+from orchestrator.spec.task import Task, TaskManifest
+from orchestrator.store.integrity import outcome_digest
+from orchestrator.store.root import Root
+from orchestrator.tasks.build import build_task, built_facts
+from orchestrator.tasks.variants import ensure_variants
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A study with the manifests it names, read and validated."""
+
+    path: Path
+    study: Study
+    stack_path: Path
+    stack: Stack
+    manifest_path: Path
+    tasks: tuple[Task, ...]
+    prompts_dir: Path
+
+
+def read_sources(path: Path) -> Sources:
+    """Read a study file and everything it names. Raises BadInput naming file and field."""
+    study = load(path, Study)
+    manifest_path = _beside(path, study.tasks.manifest)
+    manifest = load(manifest_path, TaskManifest)
+    available = {task.id: (task.project, task.pilot) for task in manifest.tasks}
+    chosen = select_tasks(study, available, str(path))
+    prompts_dir = _beside(path, study.prompts)
+    if not prompts_dir.is_dir():
+        raise BadInput(str(path), "prompts", f"no folder {prompts_dir}", "Name a prompt folder.")
+    stack_path = _beside(path, study.stack)
+    return Sources(
+        path=path,
+        study=study,
+        stack_path=stack_path,
+        stack=load_stack(stack_path),
+        manifest_path=manifest_path,
+        tasks=tuple(task for task in manifest.tasks if task.id in chosen),
+        prompts_dir=prompts_dir,
+    )
+
+
+def freeze_study(path: Path, tasks_dir: Path, say: Say) -> Lock:
+    """Resolve, build what is not built, hash, enumerate. Freezing twice gives the same lock."""
+    sources = read_sources(path)
+    study = sources.study
+    locked = [
+        _lock_task(task, sources, tasks_dir, say, f"[{number}/{len(sources.tasks)}]")
+        for number, task in enumerate(sources.tasks, 1)
+    ]
+    if isinstance(sources.stack, PlantedStack):
+        check_variants(
+            sources.stack, {t.id: planted_variants(tasks_dir, t.id) for t in sources.tasks}
+        )
+    return make_lock(
+        study_path=_portable(path),
+        study=study,
+        stack=sources.stack.model_dump(mode="json", by_alias=True),
+        simulated=_simulated(sources.stack),
+        sources=_source_digests(sources),
+        prompts=_tree_digests(sources.prompts_dir),
+        sandbox=dict(BwrapSandbox(tasks_dir, cpus=study.sandbox.cpus).identity()),
+        code=code_digest(),
+        tasks=locked,
+    )
+
+
+def require_match(lock: Lock, lock_path: str, study_path: Path, tasks_dir: Path, say: Say) -> None:
+    """Raise LockMismatch unless freezing again gives the same lock."""
+    try:
+        present = freeze_study(study_path, tasks_dir, say)
+    except IntegrityError as error:
+        raise LockMismatch(lock_path, (str(error),)) from None
+    lines = differences(lock_content(lock), lock_content(present))
+    if lines:
+        raise LockMismatch(lock_path, lines)
+
+
+def code_digest() -> str:
+    """Digest over every source file of both packages: the code version of the lock."""
+    digests = {}
+    for package in ("orchestrator", "analysis"):
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            raise IntegrityError(package, "the package's source files cannot be found")
+        digests[package] = _tree_digests(Path(spec.origin).parent)
+    return digest_json(digests)
+
+
+def _lock_task(task: Task, sources: Sources, tasks_dir: Path, say: Say, place: str) -> LockedTask:
+    build_task(task, sources.manifest_path, tasks_dir, lambda line: say(f"{place} {line}"))
+    facts = built_facts(tasks_dir, task.id)
+    bundle = load_bundle(tasks_dir, task.id)
+    variants = None
+    if isinstance(sources.stack, PlantedStack):
+        variants = ensure_variants(tasks_dir, task.id, lambda line: say(f"{place} {line}"))
+    return LockedTask(
+        task_id=task.id,
+        project=task.project,
+        base_state_id=bundle.base_state_id,
+        agent_commit=facts.agent_commit,
+        evaluator_commit=facts.evaluator_commit,
+        suites={name.value: bundle.suites[name].suite_id for name in SuiteName},
+        gold_patch_sha256=facts.gold_patch_sha256,
+        fixed_sdist_sha256=task.source.fixed.sha256,
+        buggy_sdist_sha256=task.source.buggy.sha256,
+        environment_id=bundle.environment_id,
+        statement_sha256=facts.statement_sha256,
+        gate_overlap=facts.gate_overlap,
+        variants_id=variants,
+    )
+
+
+def _simulated(stack: Stack) -> bool:
+    if isinstance(stack, RecordedStack):
+        return Root.existing(Path(stack.root)).lock().simulated
+    return isinstance(stack, PlantedStack)
+
+
+def _source_digests(sources: Sources) -> dict[str, str]:
+    """SHA-256 per manifest file, keyed by its path relative to the study's folder."""
+    files = [sources.path, sources.stack_path, sources.manifest_path]
+    files += [
+        _beside(sources.manifest_path, task.environment.requirements) for task in sources.tasks
+    ]
+    home = sources.path.resolve().parent
+    digests = {Path(os.path.relpath(f.resolve(), home)).as_posix(): sha256_file(f) for f in files}
+    if isinstance(sources.stack, RecordedStack):
+        digests[f"recorded:{sources.stack.root}"] = outcome_digest(
+            Root.existing(Path(sources.stack.root))
+        )
+    return digests
+
+
+def _tree_digests(directory: Path) -> dict[str, str]:
+    return {name: sha256_file(directory / name) for name in sorted(_source_files(directory))}
+
+
+def _source_files(directory: Path) -> Iterator[str]:
+    for path in directory.rglob("*"):
+        relative = path.relative_to(directory)
+        if path.is_file() and "__pycache__" not in relative.parts:
+            yield relative.as_posix()
+
+
+def _beside(manifest: Path, name: str) -> Path:
+    return manifest.parent / name
+
+
+def _portable(path: Path) -> str:
+    """Path relative to the working directory where it lies below it, else absolute."""
+    resolved = path.resolve()
+    here = Path.cwd()
+    return (resolved.relative_to(here) if resolved.is_relative_to(here) else resolved).as_posix()

@@ -1,0 +1,123 @@
+"""Opens a Ray session for one lock: local by default, or an existing cluster by address.
+
+Local Ray is bounded in memory and reports nothing to the outside. On a cluster, ROOT and the task
+folder have to be reachable under the same paths on every node that runs actors.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from orchestrator.cluster.actors import (
+    CoderHostActor,
+    EvaluatorActor,
+    RolloutWorkerActor,
+    await_result,
+)
+from orchestrator.cluster.rollouts import AgentSide
+from orchestrator.spec.errors import BadInput
+from orchestrator.spec.lock import Lock
+
+OBJECT_STORE_BYTES = 200 << 20
+EVALUATOR_RESOURCE = "evaluator"
+CODER_READY_SECONDS = 1800.0
+"""Includes a first download of weights."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a lock is carried out; none of it changes an outcome."""
+
+    root: Path
+    tasks_dir: Path
+    prompts_dir: Path
+    address: str | None
+    workers: int
+
+
+@dataclass(frozen=True)
+class Session:
+    """Handles of a running session."""
+
+    lock: Lock
+    settings: Settings
+    evaluators: tuple[Any, ...]
+    host: Any | None
+
+    def make_worker(self, slot: int) -> Any:
+        """A new rollout worker; it is given the agent's compartment and no sealed path."""
+        side = AgentSide(
+            lock=self.lock,
+            agent_dir=str(self.settings.tasks_dir / "agent"),
+            prompts_dir=str(self.settings.prompts_dir),
+            scratch=str(self.settings.root / "tmp" / f"worker-{slot}"),
+            slot=slot,
+        )
+        return RolloutWorkerActor.options(num_cpus=1).remote(side, self.host, self.evaluators)
+
+
+@contextmanager
+def session(lock: Lock, settings: Settings, *, coder: bool) -> Iterator[Session]:
+    """Actors of one lock, ended on exit. ``coder=False`` starts evaluators only (replay)."""
+    _connect(settings)
+    try:
+        opened = _open(lock, settings, coder)
+        yield opened
+        if opened.host is not None:
+            await_result(opened.host.stop.remote(), "server", 60.0)
+    finally:
+        ray.shutdown()
+
+
+def _connect(settings: Settings) -> None:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # One process per actor and no accelerator here: keep Ray from touching CUDA variables.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if settings.address is None:
+        options |= {
+            "address": "local",
+            "num_cpus": settings.workers,
+            "resources": {EVALUATOR_RESOURCE: settings.workers},
+            "object_store_memory": OBJECT_STORE_BYTES,
+            "include_dashboard": False,
+        }
+    else:
+        options["address"] = settings.address
+    try:
+        ray.init(**options)
+    except (ConnectionError, ValueError) as error:
+        problem = " ".join(str(error).split())[:200]
+        raise BadInput(
+            "command line", "--address", problem, "Start a cluster with `ray start --head` first."
+        ) from None
+
+
+def _open(lock: Lock, settings: Settings, coder: bool) -> Session:
+    resources: Mapping[str, float] = ray.cluster_resources()
+    if resources.get("CPU", 0) < settings.workers:
+        raise BadInput(
+            "command line",
+            "--workers",
+            f"{settings.workers} workers on a cluster of {resources.get('CPU', 0):.0f} CPUs",
+            "Ask for fewer workers or add nodes.",
+        )
+    text = lock.model_dump_json(by_alias=True)
+    tasks, root = str(settings.tasks_dir), str(settings.root)
+    host = CoderHostActor.options(num_cpus=0).remote(text, tasks, root) if coder else None
+    place = {EVALUATOR_RESOURCE: 1} if resources.get(EVALUATOR_RESOURCE) else {}
+    count = min(settings.workers, int(resources.get(EVALUATOR_RESOURCE, settings.workers)))
+    cache = str(settings.root / "cache")
+    evaluators = tuple(
+        EvaluatorActor.options(num_cpus=0, resources=place).remote(text, tasks, cache, slot)
+        for slot in range(count)
+    )
+    if host is not None:
+        await_result(host.ready.remote(), "server", CODER_READY_SECONDS)
+    return Session(lock, settings, evaluators, host)
