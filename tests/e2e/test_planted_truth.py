@@ -38,8 +38,11 @@ def test_two_hundred_rollouts_recover_alpha_beta_and_the_effect(tmp_path: Path) 
         seeds=list(range(1, 51)),
         effects=[
             {
-                **{"name": "contract", "kind": "contrast", "factor": "contract"},
-                **{"low": "OFF", "high": "ON"},
+                "name": "contract",
+                "kind": "contrast",
+                "factor": "contract",
+                "low": "OFF",
+                "high": "ON",
             }
         ],
     )

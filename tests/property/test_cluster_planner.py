@@ -9,7 +9,11 @@ OUTCOMES = st.lists(st.sampled_from(list(AttemptOutcome)), max_size=200)
 
 
 @given(
-    st.integers(1, 12), st.integers(1, 4), st.integers(1, 4), OUTCOMES, st.randoms(use_true_random=False)
+    st.integers(1, 12),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    OUTCOMES,
+    st.randoms(use_true_random=False),
 )
 def test_every_rollout_settles_exactly_once(
     count: int, slots: int, max_attempts: int, outcomes: list[AttemptOutcome], rng: object

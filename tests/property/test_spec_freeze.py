@@ -95,7 +95,9 @@ def test_differences_name_place_and_both_values() -> None:
     lines = differences(before, after)
     assert any(line.startswith("tasks[a].suites.gate: frozen 0000") for line in lines)
     after["prompts"] = {}
-    assert any("prompts.system.md" in line and "absent" in line for line in differences(before, after))
+    assert any(
+        "prompts.system.md" in line and "absent" in line for line in differences(before, after)
+    )
 
 
 paths = st.from_regex(r"[a-zé]{1,5}(/[a-z]{1,5}){0,2}", fullmatch=True)
@@ -104,7 +106,9 @@ trees = st.dictionaries(paths, entries, max_size=6)
 
 
 @given(trees, trees)
-def test_state_ids_are_equal_exactly_for_equal_trees(a: dict[str, Entry], b: dict[str, Entry]) -> None:
+def test_state_ids_are_equal_exactly_for_equal_trees(
+    a: dict[str, Entry], b: dict[str, Entry]
+) -> None:
     shuffled = Tree(dict(reversed(list(a.items()))))
     assert Tree(a).state_id == shuffled.state_id
     assert (Tree(a).state_id == Tree(b).state_id) == (a == b)

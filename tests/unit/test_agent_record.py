@@ -77,6 +77,19 @@ def test_only_a_privileged_coder_sees_the_contracts_state() -> None:
     assert untold is not None and untold.checkpoint_told is None
 
 
+# ------------------------------------------------------------------------- the record
+
+
+@pytest.mark.parametrize("arm, evidence", ARMS_BY_EVIDENCE)
+def test_ledger_and_receipt_stand_on_their_own(arm: str, evidence: str) -> None:
+    done = roll([VIEW, "nonsense", TEST, FIX, TEST, UNDO, SHELL, SUBMIT], arm, evidence)
+    check(done.record.ledger)
+    receipt_follows(done.record.ledger, done.record.receipt)
+    assert done.journal == done.record.ledger
+    assert done.row["ledger_head"] == json.loads(done.record.ledger[-1])["hash"]
+    assert done.row["receipt_sha256"] == sha256_hex(done.record.receipt)
+
+
 def test_every_event_is_in_the_journal_before_what_it_announces() -> None:
     seen: list[tuple[str, int]] = []
     journal: list[bytes] = []

@@ -127,7 +127,8 @@ def test_ablation_and_depth_designs_have_the_published_size() -> None:
         {
             **STUDY,
             "factors": [
-                {"name": n, "levels": ["OFF", "ON"]} for n in ("binding", "admission", "certification")
+                {"name": n, "levels": ["OFF", "ON"]}
+                for n in ("binding", "admission", "certification")
             ],
             "constants": {"evidence": "stale"},
             "effects": [
@@ -147,8 +148,20 @@ def test_ablation_and_depth_designs_have_the_published_size() -> None:
                 {"name": "contract", "levels": ["OFF", "ON"]},
             ],
             "effects": [
-                {"name": "depth", "kind": "linear", "factor": "revision_cap", "low": "1", "high": "8"},
-                {"name": "contract", "kind": "contrast", "factor": "contract", "low": "OFF", "high": "ON"},
+                {
+                    "name": "depth",
+                    "kind": "linear",
+                    "factor": "revision_cap",
+                    "low": "1",
+                    "high": "8",
+                },
+                {
+                    "name": "contract",
+                    "kind": "contrast",
+                    "factor": "contract",
+                    "low": "OFF",
+                    "high": "ON",
+                },
                 {"name": "both", "kind": "interaction", "of": ["contract", "depth"]},
             ],
         }
