@@ -94,7 +94,8 @@ def _cells(analysis: Analysis) -> Table:
         for name in analysis.cells[0].endpoints
         if any(cell.endpoints[name] is not None for cell in analysis.cells)
     ]
-    heads = ["settled", *(name.replace("_", " ") for name in reported)]
+    shown = (name.removesuffix("_submissions").replace("_", "\n") for name in reported)
+    heads = ["settled", *shown]
     table = _table("Completions per cell (rollouts, share of settled)", ["cell"], heads)
     for cell in analysis.cells:
         settled = f"{cell.coverage.settled}/{cell.coverage.planned}"
@@ -299,7 +300,7 @@ def _notes(analysis: Analysis) -> Iterator[str]:
 def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for name in left:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, no_wrap=True)
     for name in right:
         table.add_column(name, justify="right", overflow="fold")
     return table

@@ -56,6 +56,7 @@ class RunView:
             f"[{done}/{self._at_start.planned}] {event.rollout_id}: {what}; {self._pace()}",
             markup=False,
             highlight=False,
+            soft_wrap=True,
         )
 
     def _pace(self) -> str:
