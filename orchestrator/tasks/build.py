@@ -149,9 +149,11 @@ def input_digest(task: Task, environment_id: str) -> str:
 
 @cache
 def curation_digest() -> str:
-    """SHA-256 over the source of the modules that derive a task."""
+    """SHA-256 over the source of the modules that derive a task, and the table of test paths."""
     home = Path(__file__).parent
-    return digest_json({name: sha256_file(home / f"{name}.py") for name in CURATION_MODULES})
+    modules = [home / f"{name}.py" for name in CURATION_MODULES]
+    modules.append(home.parent / "spec" / "paths.py")
+    return digest_json({module.stem: sha256_file(module) for module in modules})
 
 
 def read_sources(task: Task, manifest: Path) -> Sources:
