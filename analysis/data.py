@@ -1,6 +1,6 @@
 """From the records of a run to the outcome table, in SQL.
 
-Comes in: a root with ``records/*/rollout.parquet``, ``records/*/proposals.parquet`` and
+Comes in: a root with ``records/*/{rollout,proposals,verdicts}.parquet`` and
 ``evaluations/*.parquet``. Goes out: :class:`~analysis.outcomes.Outcomes`, or an ``AnalysisError``.
 The balance check comes first: a matrix that is not whole never yields a number.
 """
@@ -31,6 +31,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
         *("lock_id", "rollout_id", "proposal", "state_before", "state_id"),
         *("gate_passed", "retained"),
     ),
+    "verdicts": ("lock_id", "rollout_id", "outcome"),
     "evaluations": ("lock_id", "rollout_id", "task_id", "state_id", "resolved"),
 }
 """Columns read from each table of a run."""
@@ -38,11 +39,13 @@ NEEDED: dict[str, tuple[str, ...]] = {
 FILES = {
     "rollout": "records/*/rollout.parquet",
     "proposals": "records/*/proposals.parquet",
+    "verdicts": "records/*/verdicts.parquet",
     "evaluations": "evaluations/*.parquet",
 }
 REMEDIES = {
     "rollout": "Run the lock into this root first.",
     "proposals": "Run the lock into this root first.",
+    "verdicts": "Run the lock into this root first.",
     "evaluations": "Validate and replay the root first.",
 }
 
@@ -127,12 +130,16 @@ ROWS = (
         "rows where accepted and accepted_state_id disagree",
         "Restore the records.",
     ),
-    Check(
-        "proposals",
-        "rollout_id",
-        "SELECT rollout_id FROM proposals EXCEPT SELECT rollout_id FROM plan",
-        "proposals of rollouts that the plan does not know",
-        "Analyse each root with its own plan.",
+    *(
+        Check(
+            table,
+            "rollout_id",
+            f"SELECT rollout_id FROM {table} WHERE rollout_id NOT IN (SELECT rollout_id FROM plan) "
+            "OR lock_id <> (SELECT lock_id FROM planned_lock)",
+            f"{table} of rollouts or of a lock that the plan does not know",
+            "Analyse each root with its own plan.",
+        )
+        for table in ("proposals", "verdicts")
     ),
     Check(
         "proposals",
@@ -209,6 +216,9 @@ WITH found AS (
     SELECT rollout_id, bool_or(after) AS discovered, bool_or(after AND gate_passed) AS admitted,
            bool_or(after AND kept) AS retained
     FROM judged GROUP BY rollout_id
+), late AS (
+    SELECT rollout_id, count(*) FILTER (outcome = 'timeout') AS suites
+    FROM verdicts GROUP BY rollout_id
 )
 SELECT plan.* EXCLUDE (place), r.settled_as,
        r.accepted,
@@ -222,11 +232,13 @@ SELECT plan.* EXCLUDE (place), r.settled_as,
        CASE WHEN r.accepted IS NOT NULL
             THEN r.accepted AND r.accepted_state_id = r.base_state_id END AS empty_submission,
        r.invalid_actions, r.test_deadline_hits AS deadline_hits,
+       coalesce(late.suites, 0) AS suite_deadline_hits,
        r.interceptions_delivery + r.interceptions_edit AS interceptions,
        r.shell_code_runs, r.actions_exhausted, r.wall_exhausted,
        r.end_reason = 'tokens' AS tokens_exhausted, r.escalated
 FROM plan JOIN rollout r USING (rollout_id)
 LEFT JOIN found f USING (rollout_id)
+LEFT JOIN late USING (rollout_id)
 LEFT JOIN verdict v ON (v.task_id, v.state_id) = (r.task_id, r.accepted_state_id)
 LEFT JOIN verdict w ON (w.task_id, w.state_id) = (r.task_id, r.final_state_id)
 ORDER BY plan.place
@@ -245,7 +257,7 @@ def read_root(root: Path, plan: Plan) -> Outcomes:
     if plan.open:
         raise AnalysisError(plan.file, "rollouts", "enumerates nothing", "Export it from the lock.")
     with _connection(root, plan) as con:
-        for table in ("rollout", "proposals"):
+        for table in ("rollout", "proposals", "verdicts"):
             _open(con, root, table)
         _run(con, root, ROWS)
         check_arms(con.sql("SELECT * FROM rollout").to_arrow_table().to_pylist(), plan, str(root))

@@ -44,6 +44,9 @@ from analysis.transitions import transitions
 Pair = tuple[str, str]
 """Effect and endpoint."""
 
+LEAST_CLUSTERS = 2
+"""One task resampled is itself: its bounds have no width, so that they support no claim."""
+
 
 @dataclass(frozen=True)
 class _Matrix:
@@ -150,9 +153,10 @@ def _result(
     )
 
 
-def _verdict(rule: Rule, unsafe_upper: Fraction, sound_lower: Fraction) -> Verdict:
-    superiority = superior(unsafe_upper, rule.unsafe_below)
-    non_inferiority = non_inferior(sound_lower, rule.sound_above)
+def _verdict(rule: Rule, tasks: int, unsafe_upper: Fraction, sound_lower: Fraction) -> Verdict:
+    claims = tasks >= LEAST_CLUSTERS
+    superiority = claims and superior(unsafe_upper, rule.unsafe_below)
+    non_inferiority = claims and non_inferior(sound_lower, rule.sound_above)
     return Verdict(
         unsafe_upper=unsafe_upper,
         sound_lower=sound_lower,
@@ -162,16 +166,18 @@ def _verdict(rule: Rule, unsafe_upper: Fraction, sound_lower: Fraction) -> Verdi
     )
 
 
-def _deciding(rule: Rule, unsafe: EffectResult, sound: EffectResult) -> Verdict:
+def _deciding(rule: Rule, tasks: int, unsafe: EffectResult, sound: EffectResult) -> Verdict:
     """Missing outcomes are set against both claims; no assignment can be worse for either."""
-    return _verdict(rule, unsafe.greatest.bounds.upper, sound.least.bounds.lower)
+    return _verdict(rule, tasks, unsafe.greatest.bounds.upper, sound.least.bounds.lower)
 
 
 def _decision(plan: Plan, matrix: _Matrix, effects: dict[Pair, EffectResult]) -> Decision:
-    rule = plan.rule
+    rule, tasks = plan.rule, len(plan.tasks)
     unsafe, sound = effects[rule.effect, "unsafe"], effects[rule.effect, "sound"]
-    deciding = _deciding(rule, unsafe, sound)
-    sampled = _verdict(rule, unsafe.greatest.monte_carlo.upper, sound.least.monte_carlo.lower)
+    deciding = _deciding(rule, tasks, unsafe, sound)
+    sampled = _verdict(
+        rule, tasks, unsafe.greatest.monte_carlo.upper, sound.least.monte_carlo.lower
+    )
     exact = unsafe.greatest.exact is not None and sound.least.exact is not None
     baseline = _baseline(plan, matrix.cubes["sound"])
     words = [(verdict.superiority, verdict.non_inferiority) for verdict in (deciding, sampled)]
@@ -241,7 +247,7 @@ def _sensitivities(plan: Plan, outcomes: Outcomes, matrix: _Matrix) -> tuple[Sen
 def _sensitivity(plan: Plan, name: str, matrix: _Matrix, changed: int = 0) -> Sensitivity:
     pairs = [(plan.rule.effect, endpoint) for endpoint in ("unsafe", "sound")]
     unsafe, sound = _effects(plan, matrix, pairs).values()
-    verdict = _deciding(plan.rule, unsafe, sound)
+    verdict = _deciding(plan.rule, len(matrix.tasks), unsafe, sound)
     return Sensitivity(name, len(matrix.tasks), changed, unsafe, sound, verdict)
 
 

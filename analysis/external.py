@@ -177,7 +177,7 @@ def _completed(rows: list[Row], plan: Plan, file: str) -> Plan:
         problem = f"holds stacks {', '.join(stacks)}; the plan names {plan.stack or 'none'}"
         remedy = "Each stack is analysed separately: give a table of one."
         raise AnalysisError(file, "stack", problem, remedy)
-    overlap = {row["task_id"]: row["gate_overlap"] for row in rows}
+    overlap = _overlaps(rows, file)
     tasks = tuple(Task(task, projects[task], overlap[task]) for task in sorted(projects))
     rollouts = tuple(
         Rollout(_label(task.task_id, cell, seed), task.task_id, task.project, stacks[0], seed, cell)
@@ -197,6 +197,15 @@ def _projects(rows: list[Row], file: str) -> dict[str, str]:
             problem = f"task {row['task_id']} is in two projects"
             raise AnalysisError(file, "project", problem, "A task belongs to one project.")
     return projects
+
+
+def _overlaps(rows: list[Row], file: str) -> dict[str, bool]:
+    overlap: dict[str, bool] = {}
+    for row in rows:
+        if overlap.setdefault(row["task_id"], row["gate_overlap"]) != row["gate_overlap"]:
+            problem = f"task {row['task_id']} is flagged both ways"
+            raise AnalysisError(file, "gate_overlap", problem, "It is a property of the task.")
+    return overlap
 
 
 def _label(task: str, cell: dict[str, str], seed: int) -> str:

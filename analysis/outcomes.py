@@ -34,7 +34,8 @@ OUTCOMES: dict[str, pa.DataType] = {
 }
 BEHAVIOUR: dict[str, pa.DataType] = {
     "invalid_actions": INT,
-    "deadline_hits": INT,
+    "deadline_hits": INT,  # visible tests shown that their deadline had ended
+    "suite_deadline_hits": INT,  # diagnostic, gate and certification runs that it ended
     "interceptions": INT,
     "shell_code_runs": INT,
     "actions_exhausted": BOOL,

@@ -260,6 +260,9 @@ def _family(node: Node) -> Family:
     family = Family(node.text("name"), node.texts("effects"), node.texts("endpoints"))
     if not family.effects or not family.endpoints:
         raise node.error("effects", "a family needs effects and endpoints")
+    for key, names in (("effects", family.effects), ("endpoints", family.endpoints)):
+        if (twice := _twice(list(names))) is not None:
+            raise node.error(key, f"{twice} is named twice")
     for endpoint in family.endpoints:
         if endpoint not in ENDPOINTS:
             raise node.error("endpoints", f"unknown endpoint {endpoint!r} ({', '.join(ENDPOINTS)})")
@@ -327,8 +330,10 @@ def _check_main(plan: Plan, effect: MainEffect) -> None:
     if effect.low == effect.high:
         raise _problem(plan, "effects", f"{effect.name}: low and high are the same level")
     if effect.kind == "linear":
-        for level in levels[effect.factor]:
-            _numeric(plan, effect, level)
+        numbers = [_numeric(plan, effect, level) for level in levels[effect.factor]]
+        if len(set(numbers)) != len(numbers):
+            problem = f"{effect.name}: two levels of {effect.factor} are the same number"
+            raise _problem(plan, "effects", problem)
 
 
 def _numeric(plan: Plan, effect: MainEffect, level: str) -> Fraction:

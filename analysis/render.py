@@ -29,6 +29,7 @@ BEHAVIOUR = {
     "invalid_actions": "invalid actions",
     "rollouts_with_deadline_hits": "rollouts with deadline hits",
     "deadline_hits": "test deadline hits",
+    "suite_deadline_hits": "suite runs ended by deadline",
     "interceptions": "stale interceptions",
     "shell_code_runs": "shell code runs",
     "actions_exhausted": "ended by action budget",

@@ -19,6 +19,7 @@ BEHAVIOUR_COUNTS: dict[str, tuple[str, Callable[[int], int]]] = {
     "invalid_actions": ("invalid_actions", int),
     "rollouts_with_deadline_hits": ("deadline_hits", bool),
     "deadline_hits": ("deadline_hits", int),
+    "suite_deadline_hits": ("suite_deadline_hits", int),
     "interceptions": ("interceptions", int),
     "shell_code_runs": ("shell_code_runs", int),
     "actions_exhausted": ("actions_exhausted", int),

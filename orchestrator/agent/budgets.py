@@ -28,23 +28,26 @@ class Left:
 
 @dataclass(frozen=True)
 class Meter:
-    """Charged seconds and tokens so far."""
+    """Charged seconds and tokens so far; ``answered``: the seconds when the last reply was in."""
 
     seconds: float = 0.0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     tokens_served: int = 0
+    answered: float = 0.0
 
     def charged(self, seconds: float) -> "Meter":
         return replace(self, seconds=self.seconds + max(seconds, 0.0))
 
     def replied(self, reply: CoderReply) -> "Meter":
         """After one reply: its latency is charged, its tokens are counted."""
+        seconds = self.seconds + max(reply.latency_seconds, 0.0)
         return Meter(
-            self.seconds + max(reply.latency_seconds, 0.0),
+            seconds,
             self.prompt_tokens + reply.prompt_tokens,
             self.completion_tokens + reply.completion_tokens,
             self.tokens_served + reply.tokens_served,
+            answered=seconds,
         )
 
 
@@ -73,7 +76,13 @@ class Allowance:
         return None if limit is None else max(limit - meter.completion_tokens, 0)
 
     def exhausted(self, counts: Counts, meter: Meter) -> EndReason | None:
-        """Which budget is spent, the reproducible ones first; None where the rollout may go on."""
+        """Which budget is spent; None where the rollout may go on.
+
+        The wall clock first where it kept the last reply from being carried out: a deadline that
+        changed a rollout is always counted (protocol §1 "Wall clock"). Else the reproducible ones.
+        """
+        if meter.answered >= self.budgets.wall_seconds:
+            return "wall"
         if self.left(counts).actions == 0:
             return "actions"
         if self.tokens_left(meter) == 0:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from orchestrator.agent.actions import Change, Create, Delete, Edit, Replace
 from orchestrator.agent.workspace import SYMLINK, File, Refusal, Workspace, text_of
-from orchestrator.spec.paths import protection
+from orchestrator.spec.paths import folded, protection
 
 REGULAR = 0o100644
 MAX_FILE_BYTES = 1 << 20
@@ -118,7 +118,7 @@ def _check_path(path: str) -> None:
             raise _Refused("edit.path", "a path is absolute, climbs or is not normal")
         if len(part.encode()) > MAX_NAME_BYTES:
             raise _Refused("edit.path", f"a name is longer than {MAX_NAME_BYTES} bytes")
-    reason = protection(path) or protection(_folded(path))
+    reason = protection(path)
     if reason is not None:
         raise _Refused("edit.protected", f"{path} is protected ({reason})")
 
@@ -127,13 +127,13 @@ def _check_free(files: dict[str, File], path: str) -> None:
     """Refuse to create what exists, what passes through a file, and what only looks different."""
     if path in files:
         raise _Refused("edit.exists", f"{path} exists already")
-    spelled = {_folded(p): p for known in files for p in (*_parents(known), known)}
+    spelled = {folded(p): p for known in files for p in (*_parents(known), known)}
     for parent in _parents(path):
         if parent in files:
             raise _Refused("edit.path", f"{parent} is not a directory")
     for part in (*_parents(path), path):
-        if spelled.get(_folded(part), part) != part:
-            raise _Refused("edit.collision", f"{part} collides with {spelled[_folded(part)]}")
+        if spelled.get(folded(part), part) != part:
+            raise _Refused("edit.collision", f"{part} collides with {spelled[folded(part)]}")
     if path in spelled.values():
         raise _Refused("edit.path", f"{path} is a directory")
 
@@ -144,8 +144,3 @@ def _parents(path: str) -> Iterator[str]:
     while position >= 0:
         yield path[:position]
         position = path.find("/", position + 1)
-
-
-def _folded(path: str) -> str:
-    """What a path is on a file system that ignores case and Unicode composition."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())

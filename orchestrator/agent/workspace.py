@@ -23,6 +23,8 @@ MAX_MATCHES = 100
 MAX_LINE_CHARACTERS = 240
 MAX_VIEW_LINES = 400
 REGEX_MEMORY = 8 << 20
+REGEX_PROGRAM = 2000
+"""Largest compiled pattern (instructions): RE2 needs at most this many steps for a byte."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ def search(workspace: Workspace, action: Search) -> str | Refusal:
         pattern = re2.compile(f"(?m){action.pattern}", _options())
     except re2.error as error:
         return Refusal("search.bad-pattern", f"not an RE2 pattern: {_message(error)}")
+    if pattern.programsize > REGEX_PROGRAM:
+        return Refusal("search.bad-pattern", "the pattern repeats too much; make it simpler")
     lines: list[str] = []
     for path in sorted(workspace.files, key=str.encode):
         file = workspace.files[path]

@@ -25,6 +25,13 @@ _ISO = re.compile(
     r"\b(\d{4})-(\d{2})-(\d{2})(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?)?(?:Z|[+-]\d{2}:?\d{2}\b)?"
 )
 _CALL = re.compile(r"\b(?:datetime\.)?(?:datetime|date)\((\d{4}), (\d{1,2}), (\d{1,2})[^()]*\)")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_LISTED = re.compile(
+    rf"\b(?:[A-Z][a-z]{{2}} )?({'|'.join(_MONTHS)}) {{1,2}}(\d{{1,2}}) \d{{2}}:\d{{2}}(?::\d{{2}})?"
+    r"(?: UTC)?(?: (\d{4})\b)?"
+)
+_OURS = re.compile(r"(?:/[\w.+@-]{1,255}){0,40}/factorial-\d+-[\w-]+")
+"""Temporary directories of this project, with the host's path to them (mount tables show it)."""
 _EPOCH = re.compile(r"\b\d{10}(?:\.\d+)?\b")
 
 
@@ -33,9 +40,16 @@ def canonical(text: str, now: float | None = None) -> str:
     clock = time.time() if now is None else now
     for pattern, replacement in _FIXED:
         text = pattern.sub(replacement, text)
+    return without_clock(text, clock)
+
+
+def without_clock(text: str, now: float) -> str:
+    """``text`` without times close to ``now`` and without this project's temporary directories."""
+    text = _OURS.sub("/TMP", text)
     for pattern in (_ISO, _CALL):
-        text = pattern.sub(_unless_far(clock, _day), text)
-    return _EPOCH.sub(_unless_far(clock, _seconds), text)
+        text = pattern.sub(_unless_far(now, _day), text)
+    text = _LISTED.sub(_unless_far(now, lambda match: _listed_day(match, now)), text)
+    return _EPOCH.sub(_unless_far(now, _seconds), text)
 
 
 def short(text: str) -> str:
@@ -64,6 +78,18 @@ def _day(match: re.Match[str]) -> float | None:
     except ValueError:
         return None
     return day.timestamp()
+
+
+def _listed_day(match: re.Match[str], now: float) -> float | None:
+    """A day as ``ls`` and ``date`` write it; without a year it is the one nearest to ``now``."""
+    this = datetime.fromtimestamp(now, UTC).year
+    years = [int(match[3])] if match[3] else [this - 1, this, this + 1]
+    month = _MONTHS.index(match[1]) + 1
+    try:
+        days = [datetime(year, month, int(match[2]), tzinfo=UTC).timestamp() for year in years]
+    except ValueError:
+        return None
+    return min(days, key=lambda day: abs(day - now))
 
 
 def _seconds(match: re.Match[str]) -> float | None:

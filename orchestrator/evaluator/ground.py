@@ -97,6 +97,15 @@ class Ground:
         wanted = [path for path in files if _inside(path) and (tree / path).is_file()]
         return tuple(str(PurePosixPath(REPO) / path) for path in wanted or self.test_paths or ".")
 
+    def modules(self) -> frozenset[str]:
+        """Names that can be imported at the top: the environment's and its Python's own."""
+        library = f"lib/python{self.python}"
+        base = (self.environment / "bin" / "python").resolve().parents[1] / library
+        places = (self.environment / library / "site-packages", base, base / "lib-dynload")
+        entries = [entry for place in places if place.is_dir() for entry in place.iterdir()]
+        names = (top_module(f"{e.name}/" if e.is_dir() else e.name) for e in entries)
+        return frozenset(name for name in names if name)
+
     def description(self) -> dict[str, object]:
         """What of the ground belongs to a suite's identity (paths of this machine do not)."""
         return {
@@ -107,6 +116,14 @@ class Ground:
             "test_paths": list(self.test_paths),
             "variables": self.variables(),
         }
+
+
+def top_module(path: str) -> str | None:
+    """The module that the first part of a relative path can be: a folder, or a file of code."""
+    name, folder, _ = path.partition("/")
+    if folder:
+        return name
+    return name.partition(".")[0] if name.endswith((".py", ".pyc", ".so")) else None
 
 
 def _inside(path: str) -> bool:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 REPORT_BYTES: Final = 32 << 20
+LINE_BYTES: Final = 1 << 18
+"""Longest line, far above an honest one (an id and 2,000 characters)."""
 OUTCOMES: Final = frozenset({"passed", "failed", "error", "skipped", "xfailed", "xpassed"})
 FINISHED_STATUS: Final = frozenset({0, 1, 5})
 """pytest's own end: all passed, some failed, none collected; not interrupted, not broken."""
@@ -78,6 +80,8 @@ def _read_regular(path: Path, limit: int) -> bytes | None:
 
 def _take(report: Report, number: int, line: bytes, key: bytes) -> str:
     """Add one line to the report; returns what is wrong with it, or an empty string."""
+    if len(line) > LINE_BYTES:
+        return "too long"
     mac, _, payload = line.partition(b" ")
     expected = hashlib.blake2b(b"%d " % number + payload, key=key, digest_size=16).hexdigest()
     if not hmac.compare_digest(mac, expected.encode()):

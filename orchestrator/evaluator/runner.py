@@ -31,6 +31,8 @@ from orchestrator.spec.ports import Command, Completed, ExitClass, Limits, Sandb
 
 PLUGIN_SOURCE = Path(__file__).parent / "plugin" / "factorial_report.py"
 LOG_TAIL_CHARS = 8_000
+MESSAGE_CHARS = 2_000
+"""What the launcher keeps of a message; more comes only from a forged one."""
 DISK_RESERVE_BYTES = 64 << 20
 
 
@@ -117,7 +119,7 @@ def _desk(scratch: Path) -> Iterator[tuple[Path, Path]]:
     """
     scratch.mkdir(parents=True, exist_ok=True)
     with disk_faults():
-        desk = Path(tempfile.mkdtemp(prefix="run-", dir=scratch))
+        desk = Path(tempfile.mkdtemp(prefix=f"factorial-{os.getpid()}-run-", dir=scratch))
     try:
         desk.chmod(0o711)  # passable for the sandbox's user, not listable
         plugin, report = desk / "plugin", desk / "report.jsonl"
@@ -201,7 +203,7 @@ def _test_run(
 
 
 def _message(text: str, now: float) -> str:
-    return short(canonical(text, now))
+    return short(canonical(text[:MESSAGE_CHARS], now))
 
 
 def _tail(completed: Completed) -> str:

@@ -6,15 +6,16 @@ Everything is recomputed on loading; what does not match its digest is refused.
 """
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from orchestrator.evaluator.ground import Ground
+from orchestrator.evaluator.ground import Ground, top_module
 from orchestrator.repo.files import Files, parents, tree_of
 from orchestrator.repo.mirror import Mirror
 from orchestrator.spec.errors import BadInput, IntegrityError
@@ -170,9 +171,11 @@ class Bundle:
         """The candidate's production files with the suite's files laid down last.
 
         The candidate's test paths go, whatever they are, and so does anything that stands in the
-        way of a sealed path (a file or link named like one of its directories, or below it).
+        way of a sealed path (a file or link named like one of its directories, or below it) or is
+        new and would be imported in a sealed module's place (``test_a/`` beside ``test_a.py``).
         """
         directories = {above for path in self.sealed for above in parents(path)}
+        modules = {path.removesuffix(".py") for path in self.sealed if path.endswith(".py")}
         kept = {
             path: file
             for path, file in candidate.items()
@@ -180,8 +183,37 @@ class Bundle:
             and path not in self.removed
             and path not in directories
             and not any(above in self.sealed for above in parents(path))
+            and (path in self.base or not (modules & _module_places(path)))
         }
         return {**kept, **self.sealed}
+
+    def shadows(self, path: str) -> bool:
+        """Whether ``path`` is new at the top of an import path and has the name of a module of the
+        standard library, the environment or the tests: it would be imported in that one's place,
+        by the runner too. Names that the base tree has there already are its own.
+        """
+        for root in {"", "" if self.ground.import_root == "." else self.ground.import_root + "/"}:
+            name = top_module(path.removeprefix(root)) if path.startswith(root) else None
+            if name in self._taken and name not in _tops(self.base, root):
+                return True
+        return False
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        names = self.ground.modules() | sys.stdlib_module_names | _tops(self.sealed, "")
+        return frozenset(names)
+
+
+def _tops(files: Files, root: str) -> set[str]:
+    inside = (path.removeprefix(root) for path in files if path.startswith(root))
+    return {name for path in inside if (name := top_module(path))}
+
+
+def _module_places(path: str) -> set[str]:
+    """Every module (``a/b`` for ``a/b.py``) whose place the file or a folder above it can take."""
+    head, slash, name = path.rpartition("/")
+    module = top_module(name)
+    return {*parents(path), *([head + slash + module] if module else [])}
 
 
 def read_bundle(path: Path) -> BundleFile:

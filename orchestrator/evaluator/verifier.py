@@ -143,13 +143,18 @@ def candidate_files(bundle: Bundle, state_id: str, delta: Delta) -> Files:
     """Base tree and the production part of ``delta``.
 
     The state id must be that of base + the whole delta, so that nothing was lost on the way;
-    changes of protected paths are then left out (tests, their configuration, start-up files).
+    changes of protected paths are then left out (tests, their configuration, start-up files), and
+    so is what would be imported in the place of the runner's or the tests' own modules.
     """
     whole = apply_delta(bundle.base, delta)
     found = tree_of(whole).state_id
     if found != state_id:
         raise IntegrityError(f"candidate of task {bundle.task_id}", f"is {found}, not {state_id}")
-    production = {path: change for path, change in delta.items() if protection(path) is None}
+    production = {
+        path: change
+        for path, change in delta.items()
+        if protection(path) is None and not (change is not None and bundle.shadows(path))
+    }
     return whole if len(production) == len(delta) else apply_delta(bundle.base, production)
 
 

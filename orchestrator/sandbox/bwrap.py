@@ -22,6 +22,7 @@ from pathlib import Path
 from orchestrator.sandbox import layout, seccomp
 from orchestrator.sandbox.capabilities import NAMESPACES, require
 from orchestrator.sandbox.cgroup import Group, Usage
+from orchestrator.sandbox.overlay import Quota
 from orchestrator.sandbox.supervise import Ended, supervise
 from orchestrator.spec.errors import BadInput, InfrastructureFault
 from orchestrator.spec.ports import Command, Completed, ExitClass, Limits
@@ -51,7 +52,8 @@ class BwrapSandbox:
     shown (default: this one's), at :attr:`interpreter`, with no package installed. ``cpus``: share
     of processor time, in processors. ``slot``: sandboxes that run at the same time need different
     ones, because the process limit counts by uid. Writable mounts must be writable for :attr:`uid`
-    (None: for this process's own user); they lie on the host's disk, bounded only per file.
+    (None: for this process's own user); they lie on the host's disk, where a
+    command that adds more than ``scratch_bytes`` to folders is ended (looked at every 0.2 s).
     """
 
     def __init__(
@@ -93,6 +95,10 @@ class BwrapSandbox:
         if problem:
             return _refused(problem)
         mounts = layout.own(command.mounts)
+        quota = Quota(
+            [m.source for m in command.mounts if m.writable and m.source.is_dir()],
+            command.limits.scratch_bytes,
+        )
         with Group(self._capabilities.places, command.limits, self._cpus) as group:
             try:
                 ended = supervise(
@@ -102,6 +108,7 @@ class BwrapSandbox:
                     limits=command.limits,
                     owner=self.uid,
                     cpu_seconds=group.cpu_seconds,
+                    over_quota=quota.exceeded,
                 )
             except OSError as error:
                 if error.errno == errno.E2BIG:
@@ -222,7 +229,7 @@ def completed(ended: Ended, usage: Usage) -> Completed:
         raise InfrastructureFault("engine", said[-1] if said else "bubblewrap ended silently")
     return Completed(
         kind,
-        None if ended.timed_out else ended.exit_code,
+        None if ended.timed_out or ended.over_quota else ended.exit_code,
         ended.stdout,
         ended.stderr,
         ended.truncated,
@@ -238,11 +245,11 @@ def _exit_class(ended: Ended, usage: Usage) -> ExitClass:
         return ExitClass.TIMEOUT
     if usage.oom_kills:
         return ExitClass.OUT_OF_MEMORY
-    if code is None:
+    if code is None and not ended.over_quota:
         return ExitClass.ENGINE_FAULT
     if code == 128 + signal.SIGXCPU:
         return ExitClass.TIMEOUT
-    if 128 < code <= 128 + signal.SIGRTMAX:
+    if code is None or ended.over_quota or 128 < code <= 128 + signal.SIGRTMAX:
         return ExitClass.KILLED
     return ExitClass.OK if code == 0 else ExitClass.FAILED
 

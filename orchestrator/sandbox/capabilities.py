@@ -87,7 +87,7 @@ def enforced_by(places: Mapping[str, Place]) -> dict[str, str]:
         "memory_bytes": group("memory", "rlimit (address space per process)"),
         "processes": "rlimit" + group("pids", ""),
         "file_bytes": "rlimit",
-        "scratch_bytes": "tmpfs size",
+        "scratch_bytes": "tmpfs size; writable folders watched",
         "output_bytes": "drained and cut",
         "cpus": group("cpu", "affinity"),
     }

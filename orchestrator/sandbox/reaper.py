@@ -6,14 +6,13 @@ what a live one owns is never touched. Call it at every start; scratch must be l
 
 import os
 import re
-import shutil
-import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.sandbox.capabilities import capabilities
 from orchestrator.sandbox.cgroup import empty_group, remove_group
+from orchestrator.sandbox.overlay import empty
 
 _NAME = re.compile(r"factorial-(\d+)-.+")
 
@@ -62,15 +61,6 @@ def _alive(pid: int) -> bool:
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory, also one whose own modes forbid it."""
-    shutil.rmtree(directory, onerror=_open_up)
-
-
-def _open_up(retry: Callable[..., object], name: str, _: object) -> None:
-    path = Path(name)
-    path.parent.chmod(stat.S_IRWXU)
-    if path.is_dir() and not path.is_symlink():
-        path.chmod(stat.S_IRWXU)
-        remove_tree(path)
-    else:
-        path.unlink(missing_ok=True)
+    """Remove a directory, also one whose own modes forbid it or that is deeper than any path."""
+    empty(directory)
+    directory.rmdir()

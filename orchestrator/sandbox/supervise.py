@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 
 from orchestrator.spec.errors import InfrastructureFault
@@ -23,7 +24,7 @@ from orchestrator.spec.ports import Limits
 
 CHUNK = 1 << 16
 WATCH_SECONDS = 0.2
-"""How often the CPU budget is looked at."""
+"""How often the CPU budget and the disk are looked at."""
 SURVIVAL_SECONDS = 10.0
 
 
@@ -37,6 +38,16 @@ class Ended:
     stderr: bytes
     truncated: bool
     wall_seconds: float
+    over_quota: bool = False
+    """It was ended because it filled the disk."""
+
+
+class _Stop(Enum):
+    """Why watching stopped."""
+
+    ENDED = auto()
+    DEADLINE = auto()
+    QUOTA = auto()
 
 
 @dataclass
@@ -132,18 +143,21 @@ def supervise(
     limits: Limits,
     owner: int | None,
     cpu_seconds: Callable[[], float | None],
+    over_quota: Callable[[], bool] = lambda: False,
 ) -> Ended:
     """Start ``command_line(status_fd, seccomp_fd)`` and see it to its end.
 
     ``owner``: uid to whom the pipes belong, so that ``/dev/stdout`` can be opened inside.
     ``cpu_seconds``: total so far, or None; the run ends when it passes ``limits.cpu_seconds``.
+    ``over_quota``: asked as often; the run ends when it says True.
     OSError where the program cannot be started (errno E2BIG: arguments too long).
     """
     with ExitStack() as stack:
         started = time.monotonic()
         run = _start(stack, command_line, stdin, seccomp, limits, owner)
         try:
-            timed_out = _watch(run, started + limits.wall_seconds, limits, cpu_seconds)
+            deadline = started + limits.wall_seconds
+            stop = _watch(run, deadline, limits, cpu_seconds, over_quota)
         finally:
             run.end()
             if run.init is not None:
@@ -151,11 +165,12 @@ def supervise(
         _drain(run)
         return Ended(
             run.events().get("exit-code"),
-            timed_out,
+            stop is _Stop.DEADLINE,
             bytes(run.out.data),
             bytes(run.err.data),
             run.out.truncated or run.err.truncated,
             time.monotonic() - started,
+            stop is _Stop.QUOTA,
         )
 
 
@@ -215,9 +230,13 @@ def _sealed(stack: ExitStack, data: bytes, owner: int | None) -> int:
 
 
 def _watch(
-    run: _Run, deadline: float, limits: Limits, cpu_seconds: Callable[[], float | None]
-) -> bool:
-    """Drain until the engine ends; True where a deadline (wall or CPU) came first."""
+    run: _Run,
+    deadline: float,
+    limits: Limits,
+    cpu_seconds: Callable[[], float | None],
+    over_quota: Callable[[], bool],
+) -> _Stop:
+    """Drain until the engine ends, or a deadline (wall or CPU) or the disk's quota comes first."""
     with selectors.DefaultSelector() as selector, _pidfd(run.process.pid) as engine:
         selector.register(engine, selectors.EVENT_READ, None)
         for stream in (run.out, run.err, run.status):
@@ -226,14 +245,17 @@ def _watch(
         while True:
             now = time.monotonic()
             if now >= deadline:
-                return True
+                return _Stop.DEADLINE
             if now >= look:
-                look = now + WATCH_SECONDS
                 if (cpu_seconds() or 0.0) > limits.cpu_seconds:
-                    return True
-            for key, _ in selector.select(min(deadline, look) - now):
+                    return _Stop.DEADLINE
+                if over_quota():
+                    return _Stop.QUOTA
+                now = time.monotonic()
+                look = now + WATCH_SECONDS
+            for key, _ in selector.select(max(0.0, min(deadline, look) - now)):
                 if key.data is None:
-                    return False
+                    return _Stop.ENDED
                 _take(run, key.data, selector)
 
 

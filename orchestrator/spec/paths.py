@@ -4,6 +4,7 @@ One table, used by curation (what is stripped from the agent's mirror), by the a
 (what is protected) and by the evaluator (what is restored). Lessons 2 and 5 of the curation notes.
 """
 
+import unicodedata
 from pathlib import PurePosixPath
 
 TEST_CONFIG = frozenset(
@@ -19,7 +20,8 @@ TEST_CONFIG = frozenset(
     }
 )
 TEST_DIRECTORIES = frozenset({"test", "tests"})
-START_UP = frozenset({"sitecustomize.py", "usercustomize.py"})
+HOOK_MODULES = frozenset({"conftest", "sitecustomize", "usercustomize"})
+"""Modules that are run without being asked for, as a file, a package or a compiled module."""
 METADATA_SUFFIXES = (".egg-info", ".dist-info")
 AGENT_INSTRUCTIONS = frozenset(
     {"AGENTS.md", "CLAUDE.md", ".cursorrules", "copilot-instructions.md"}
@@ -43,15 +45,26 @@ def is_test_path(path: str) -> bool:
 def protection(path: str) -> str | None:
     """Why an edit of ``path`` is refused, or None where it is production code.
 
-    Protected: tests, test configuration, start-up hooks, installed metadata, git's own files.
+    Protected: tests, test configuration, start-up hooks, installed metadata, git's own files, each
+    however it is spelled: readers of some of these names ignore case.
     """
+    return _protection(path) or _protection(folded(path))
+
+
+def folded(path: str) -> str:
+    """What a path is on a file system that ignores case and Unicode composition."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def _protection(path: str) -> str | None:
     pure = PurePosixPath(path)
     if is_test_path(path):
         return "test path"
     if pure.name in TEST_CONFIG:
         return "test configuration"
-    if pure.name in START_UP or pure.suffix == ".pth":
-        return "interpreter start-up file"
+    modules = {part.partition(".")[0] for part in pure.parts}
+    if pure.suffix == ".pth" or modules & HOOK_MODULES:
+        return "start-up file"
     if any(part.endswith(METADATA_SUFFIXES) for part in pure.parts):
         return "package metadata"
     if any(part.lower().startswith(".git") for part in pure.parts):

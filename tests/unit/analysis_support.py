@@ -12,7 +12,7 @@ from analysis.decision import analyze
 from analysis.external import from_rows
 from analysis.plan import parse_plan
 from analysis.results import Analysis
-from orchestrator.store.schemas import EVALUATION, PROPOSAL, ROLLOUT, Column, arrow_schema
+from orchestrator.store.schemas import EVALUATION, PROPOSAL, ROLLOUT, VERDICT, Column, arrow_schema
 
 Row = dict[str, Any]
 CONTRACT = {
@@ -216,6 +216,10 @@ class Root:
             proposal_row("t1-ON", 1, "t1-base", good),
             proposal_row("t1-ON", 2, good, bad, gate_passed=False, retained=False),
         ]
+        self.runs = [
+            {"lock_id": "lock", "rollout_id": "t1-OFF", "sequence": n, "outcome": outcome}
+            for n, outcome in enumerate(("fail", "timeout", "pass", "timeout"), 1)
+        ]
         self.evaluations = [
             verdict_row(row["rollout_id"], row["base_state_id"], False) for row in self.rollouts
         ]
@@ -233,6 +237,8 @@ class Root:
             pq.write_table(record_table(ROLLOUT, [row]), record / "rollout.parquet")
             mine = [p for p in self.proposals if p["rollout_id"] == row["rollout_id"]]
             pq.write_table(record_table(PROPOSAL, mine), record / "proposals.parquet")
+            mine = [run for run in self.runs if run["rollout_id"] == row["rollout_id"]]
+            pq.write_table(record_table(VERDICT, mine), record / "verdicts.parquet")
         (root / "evaluations").mkdir(exist_ok=True)
         for rollout_id in {row["rollout_id"] for row in self.evaluations}:
             mine = [e for e in self.evaluations if e["rollout_id"] == rollout_id]

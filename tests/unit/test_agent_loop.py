@@ -332,6 +332,16 @@ def test_an_action_that_comes_after_the_time_is_not_carried_out() -> None:
     assert [round(r.deadline_seconds) for r in done.coder.requests] == [50, 20]
 
 
+def test_a_deadline_that_refused_the_last_action_is_counted_as_what_ended_it() -> None:
+    """Else a slow machine would have changed the rollout and no column would say so."""
+    limits = Budgets(actions=2, wall_seconds=50.0, visible_test_seconds=10.0)
+    late = roll([FIX, SUBMIT], latency_seconds=30.0, budgets=limits)
+    assert late.results[-1] == "refused"
+    assert (late.row["end_reason"], late.row["wall_exhausted"]) == ("wall", True)
+    used = roll([FIX, TEST], latency_seconds=24.0, budgets=limits)
+    assert used.results[-1] == "done" and used.row["end_reason"] == "actions"
+
+
 def test_a_checkpoint_survives_the_end_of_the_time() -> None:
     limits = Budgets(wall_seconds=70.0, visible_test_seconds=10.0)
     done = roll([FIX, "nonsense", VIEW], "C", latency_seconds=30.0, budgets=limits)

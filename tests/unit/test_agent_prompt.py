@@ -136,6 +136,8 @@ def test_what_is_left_never_falls_below_zero() -> None:
         (Counts(actions=4), Meter(), "actions"),
         (Counts(), Meter(10.0), "wall"),
         (Counts(actions=4), Meter(10.0), "actions"),
+        (Counts(actions=4), Meter(10.0, answered=9.9), "actions"),
+        (Counts(actions=4), Meter(10.0, answered=10.0), "wall"),
     ],
 )
 def test_which_budget_ended_it(counts: Counts, meter: Meter, reason: str | None) -> None:

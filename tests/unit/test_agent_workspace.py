@@ -71,7 +71,7 @@ def test_an_empty_match_is_a_match_on_each_line() -> None:
     assert len(found("x*", "b/two.py")) == 4
 
 
-@pytest.mark.parametrize("pattern", ["(", "a{5000}", "(?<=a)b", r"\p{Nope}", "é["])
+@pytest.mark.parametrize("pattern", ["(", "a{5000}", "(?<=a)b", r"\p{Nope}", "é[", "(a?){1000}z"])
 def test_a_bad_pattern_is_refused_without_a_trace_on_stderr(
     pattern: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

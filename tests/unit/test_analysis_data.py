@@ -121,6 +121,8 @@ def test_gate_errors_and_friction_are_counted_per_cell(tmp_path: Path) -> None:
     assert on.gate["gate_false_passes"] == 0
     assert off.behaviour["rollouts_with_invalid_actions"] == 1
     assert off.behaviour["deadline_hits"] == 1
+    hits = [cell.behaviour["suite_deadline_hits"] for cell in (off, on)]
+    assert hits == [2, 0], "every deadline that fired is counted, the gate's too"
     assert (on.behaviour["actions_exhausted"], on.behaviour["tokens_exhausted"]) == (1, 1)
     assert off.endpoints["empty_submission"] == 1
 
@@ -147,6 +149,8 @@ BROKEN: list[tuple[Change, str, str]] = [
         "does not know",
     ),
     (lambda r: r.rollouts[0].update(lock_id="other"), "lock_id", "another lock"),
+    (lambda r: r.proposals[0].update(lock_id="other"), "rollout_id", "proposals of rollouts or"),
+    (lambda r: r.runs[0].update(lock_id="other"), "rollout_id", "verdicts of rollouts or of a"),
     (lambda r: r.rollouts[0].update(seed=6), "task_id", "not the planned one"),
     (lambda r: r.rollouts[0].update(stack="other"), "task_id", "not the planned one"),
     (lambda r: r.rollouts[0].update(simulated=True), "simulated", "simulated mark"),

@@ -28,6 +28,13 @@ def drop(key: str) -> Change:
     return lambda plan: plan.pop(key)
 
 
+def same_number(plan: dict[str, Any]) -> None:
+    """Two names of one cap: a line cannot be fitted on them."""
+    plan["factors"].append({"name": "cap", "levels": ["1", "01"]})
+    line = {"name": "depth", "kind": "linear", "factor": "cap", "low": "1", "high": "01"}
+    plan["effects"].append(line)
+
+
 LINEAR = {**CONTRACT, "kind": "linear"}
 PAIR = {"name": "pair", "kind": "interaction", "of": ["contract", "contract"]}
 NOWHERE = {"name": "pair", "kind": "interaction", "of": ["contract", "nothing"]}
@@ -53,6 +60,17 @@ BAD: list[tuple[Change, str, str]] = [
     (put("effects", 0, "high", value="MAYBE"), "effects", "no level"),
     (put("effects", value=[LINEAR]), "effects", "no number"),
     (put("effects", value=[CONTRACT, PAIR]), "effects", "one factor"),
+    (same_number, "effects", "same number"),
+    (
+        put("families", value=[{**FAMILY, "effects": ["contract"] * 2}]),
+        "families[0].effects",
+        "twice",
+    ),
+    (
+        put("families", value=[{**FAMILY, "endpoints": ["sound"] * 2}]),
+        "families[0].endpoints",
+        "twice",
+    ),
     (put("effects", value=[CONTRACT, NOWHERE]), "effects", "two main effects"),
     (put("decision", "effect", value="other"), "decision.effect", "no effect"),
     (put("decision", "level", value=1.0), "decision.level", "between"),

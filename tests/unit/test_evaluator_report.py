@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.evaluator.canonical import MESSAGE_CHARS, canonical, short
-from orchestrator.evaluator.report import Report, read_report
+from orchestrator.evaluator.report import LINE_BYTES, Report, read_report
 from tests.unit.evaluator_support import FINISHED, outcome, report_line
 
 KEY = b"k" * 32
@@ -118,6 +118,14 @@ def test_an_interrupted_session_has_not_finished(tmp_path: Path, status: int) ->
     assert not parsed(tmp_path, b"".join(lines(facts))).finished
 
 
+def test_a_line_longer_than_any_honest_one_is_noticed(tmp_path: Path) -> None:
+    fact: dict[str, object] = {"kind": "outcome", "id": "a", "outcome": "failed"}
+    longest = b"\n".join(lines([{**fact, "message": "x" * (LINE_BYTES - 200)}]))
+    assert not parsed(tmp_path, longest).malformed
+    longer = b"\n".join(lines([{**fact, "message": "x" * LINE_BYTES}]))
+    assert "too long" in parsed(tmp_path, longer).malformed
+
+
 def test_links_pipes_and_oversize_are_refused(tmp_path: Path) -> None:
     real = tmp_path / "elsewhere"
     real.write_bytes(b"".join(lines(FACTS)))
@@ -153,10 +161,19 @@ NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
         (f"t={NOW.timestamp() + 5:.3f}", "t=TIME"),
         ("t=1577836800", "t=1577836800"),
         ("\x1b[31mred\x1b[0m", "red"),
+        ("root 4096 Mar  4 05:06 .git", "root 4096 TIME .git"),
+        ("Wed Mar  4 05:06:07 UTC 2026", "TIME"),
+        ("Mar  4 05:06:07 2019", "Mar  4 05:06:07 2019"),
+        ("Jan  1  2000 a.py", "Jan  1  2000 a.py"),
+        ("254:0 /srv/a/factorial-12-x_y/plugin /opt", "254:0 /TMP/plugin /opt"),
     ],
 )
 def test_only_what_differs_from_run_to_run_is_taken_out(text: str, expected: str) -> None:
     assert canonical(text, NOW.timestamp()) == expected
+
+
+def test_the_turn_of_the_year_is_near() -> None:
+    assert canonical("Dec 31 23:59", datetime(2026, 1, 1, tzinfo=UTC).timestamp()) == "TIME"
 
 
 @given(st.integers(0, 86_399))

@@ -1,5 +1,6 @@
 """Bundles: what is refused on loading, what a suite's identity covers, how suites are laid down."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -152,6 +153,44 @@ def test_nothing_stands_in_the_way_of_a_sealed_path(tmp_path: Path, obstacle: st
     laid = bundle.laid_down({**support.BASE, obstacle: (0o120000, b"/etc")})
     assert obstacle not in laid
     assert support.SEALED.items() <= laid.items()
+
+
+@pytest.mark.parametrize(
+    "path", ["tests/conftest/__init__.py", "check_a/__init__.py", "check_a.abi3.so"]
+)
+def test_nothing_new_is_imported_in_the_place_of_a_sealed_module(tmp_path: Path, path: str) -> None:
+    bundle = load_bundle(support.build_tasks(tmp_path), support.TASK)
+    sealed = {**bundle.sealed, **support.text_files({"check_a.py": ""})}
+    candidate = support.changed({path: "", "check_b/__init__.py": "", "check_a.md": ""})
+    laid = dataclasses.replace(bundle, sealed=sealed).laid_down(candidate)
+    assert path not in laid
+    assert {"check_b/__init__.py", "check_a.md"} <= laid.keys()
+    own = dataclasses.replace(bundle, sealed=sealed, base=candidate).laid_down(candidate)
+    assert (path in own) == (not path.startswith("tests/"))
+
+
+@pytest.mark.parametrize(
+    ("path", "shadows"),
+    [
+        ("faulthandler.py", True),
+        ("src/_pytest/runner.py", True),
+        ("src/json.abi3.so", True),
+        ("plugged/__init__.py", True),
+        ("src/plugged.py", True),
+        ("tests.py", True),
+        ("src/calc/json.py", False),
+        ("src/fresh/__init__.py", False),
+        ("json.md", False),
+    ],
+)
+def test_a_new_module_of_a_taken_name_shadows_it(tmp_path: Path, path: str, shadows: bool) -> None:
+    bundle = load_bundle(support.build_tasks(tmp_path), support.TASK)
+    site = bundle.ground.environment / "lib" / f"python{bundle.ground.python}" / "site-packages"
+    (site / "_pytest").mkdir(parents=True)
+    (site / "plugged.py").touch()
+    assert bundle.shadows(path) is shadows
+    own = dataclasses.replace(bundle, base=support.changed({path: ""}))
+    assert not own.shadows(path)
 
 
 def test_the_file_model_refuses_what_it_does_not_know() -> None:

@@ -187,6 +187,11 @@ def test_protected_paths_of_a_candidate_are_ignored(tmp_path: Path) -> None:
         "src/calc.pth": "",
         "pytest.ini": "",
         "src/calc-1.dist-info/entry_points.txt": "",
+        "src/calc-1.EGG-INFO/entry_points.txt": "",
+        "sitecustomize/__init__.py": "",
+        "src/conftest/__init__.py": "",
+        "faulthandler.py": "",
+        "src/json/__init__.py": "",
         support.FILE: "def test_add(): pass",
     }
     verifier = make(tmp_path, ScriptedSandbox(look))

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agent.shell import ShellResult
+from orchestrator.cluster.shell import SandboxShell
+from orchestrator.repo.files import Files
 from orchestrator.sandbox import bwrap, layout
 from orchestrator.sandbox.bwrap import BwrapSandbox, completed
 from orchestrator.sandbox.capabilities import capabilities
@@ -26,6 +29,12 @@ MIB = 1 << 20
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> BwrapSandbox:
     return BwrapSandbox(tmp_path_factory.mktemp("scratch"), slot=2)
+
+
+@pytest.fixture
+def shared_scratch(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o711)
+    return tmp_path
 
 
 def groups() -> set[str]:
@@ -252,3 +261,80 @@ def test_a_killed_driver_leaves_nothing_running_and_the_reaper_clears_up(tmp_pat
     time.sleep(0.3)
     assert beat.stat().st_size == size
     assert reap(scratch).directories == ()
+
+
+# ------------------------------------------------------------------------------- overlay
+
+
+FILES: Files = {
+    "a.py": (0o100644, b"a\n"),
+    "same.py": (0o100644, b"b\n"),
+    "run.sh": (0o100755, b"c\n"),
+    "link": (0o120000, b"a.py"),
+}
+
+
+def shelled(sandbox: BwrapSandbox, scratch: Path, command: str, **limits: int) -> ShellResult:
+    git = scratch / "repo.git"
+    git.mkdir(exist_ok=True)
+    overlays = scratch / "overlays"
+    overlays.mkdir(exist_ok=True)
+    shell = SandboxShell(sandbox, overlays, git, Limits(**limits), sandbox.uid)
+    result = shell.run(FILES, command)
+    assert list(overlays.iterdir()) == []
+    return result
+
+
+@pytest.mark.parametrize(
+    ("command", "writes"),
+    [
+        ("cat a.py", ()),
+        ("echo x > a.py; rm link; chmod 0 run.sh", ("a.py", "link", "run.sh")),
+        ("echo x > same.py", ("same.py",)),
+        ("mkfifo f; mkdir d; touch d/g; chmod 0 d .", ("d/g", "f")),
+        (r"touch $'n\xff\nm'", (r"n\xff\nm",)),
+        ("ln -sf / link; ln -s link l2", ("l2", "link")),
+        ("rm a.py; mkdir a.py; ln -s /etc/passwd a.py/b", ("a.py", "a.py/b")),
+        ("truncate -s 60M s1 s2 s3", ("s1", "s2", "s3")),
+    ],
+)
+def test_whatever_a_command_leaves_is_counted_and_removed(
+    sandbox: BwrapSandbox, shared_scratch: Path, command: str, writes: tuple[str, ...]
+) -> None:
+    assert shelled(sandbox, shared_scratch, command).writes == writes
+
+
+def test_what_a_command_leaves_is_neither_followed_nor_read(
+    sandbox: BwrapSandbox, shared_scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    original = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda p: (read.append(p.name), original(p))[1])
+    shelled(sandbox, shared_scratch, "truncate -s 60M big a.py; rm same.py; ln -s run.sh same.py")
+    assert set(read) == {"run.sh"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "for i in $(seq 100); do head -c 8M /dev/zero > f$i; done; sleep 60",
+        "for i in $(seq 3000); do : > f$i; done; sleep 60",
+    ],
+)
+def test_a_command_that_fills_the_disk_is_ended(
+    sandbox: BwrapSandbox, shared_scratch: Path, command: str
+) -> None:
+    result = shelled(sandbox, shared_scratch, command, scratch_bytes=8 * MIB)
+    assert result.exit_code is None
+    assert not result.timed_out
+    assert result.seconds < 60
+
+
+def test_equal_commands_on_equal_trees_read_equally(
+    sandbox: BwrapSandbox, shared_scratch: Path
+) -> None:
+    command = "ls -la . ..; date; stat a.py | grep -v Inode; grep factorial- /proc/self/mountinfo"
+    first, second = (shelled(sandbox, shared_scratch, command).output for _ in range(2))
+    assert first == second
+    assert b"2000" in first
+    assert b"factorial-" not in first

@@ -1,6 +1,7 @@
 """Parts of the sandbox that are pure: the system call filter, cgroup discovery, capabilities."""
 
 import errno
+import os
 import struct
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from orchestrator.sandbox import capabilities as module
 from orchestrator.sandbox import seccomp
 from orchestrator.sandbox.capabilities import PROGRAMS, Capabilities, enforced_by, require
 from orchestrator.sandbox.cgroup import Place, _settings, _v2_offer, locate
+from orchestrator.sandbox.overlay import ENTRY_BYTES, Quota, used, walk
 from orchestrator.sandbox.reaper import remove_tree
 from orchestrator.spec.errors import BadInput
 from orchestrator.spec.ports import Limits
@@ -171,3 +173,34 @@ def test_a_tree_is_removed_whatever_its_modes(tmp_path: Path) -> None:
         folder.chmod(0)
     remove_tree(tmp_path / "factorial-1-x")
     assert list(tmp_path.iterdir()) == []
+
+
+def dig(folder: Path, levels: int) -> None:
+    """A chain of folders, longer than a path can be."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d" * 100, dir_fd=descriptor)
+        below = os.open("d" * 100, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(descriptor)
+
+
+def test_a_tree_deeper_than_any_path_is_walked_measured_and_removed(tmp_path: Path) -> None:
+    tree = tmp_path / "factorial-1-x"
+    tree.mkdir()
+    dig(tree, 1200)
+    assert 20 < len(list(walk(tree))) < 100
+    assert used(tree, 1 << 40) == (1 << 40) + 1
+    remove_tree(tree)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quota_counts_what_was_added_empty_files_too(tmp_path: Path) -> None:
+    (tmp_path / "before").write_bytes(b"x" * (1 << 20))
+    quota = Quota([tmp_path], 3 * ENTRY_BYTES)
+    for name in "abc":
+        (tmp_path / name).touch()
+    assert not quota.exceeded()
+    os.mkfifo(tmp_path / "d")
+    assert quota.exceeded()
