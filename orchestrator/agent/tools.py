@@ -48,6 +48,7 @@ class ShellTally:
     shell_commands: int = 0
     shell_code_runs: int = 0
     shell_write_attempts: int = 0
+    shell_deadline_hits: int = 0
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,7 @@ def _shell(desk: Desk, action: Shell) -> Outcome:
         result = desk.shell.run(dict(desk.broker.working.files), action.command)
     desk.tally.shell_commands += 1
     desk.tally.shell_code_runs += int(result.started_python)
+    desk.tally.shell_deadline_hits += int(result.timed_out)
     desk.tally.shell_write_attempts += len(result.writes)
     return Outcome("done", _shell_text(desk.prompts, result), seconds=result.seconds)
 

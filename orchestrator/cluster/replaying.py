@@ -6,23 +6,26 @@ rollout, written once; killed at any moment, the next call evaluates what is mis
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import ray
 
-from orchestrator.cluster.actors import QUEUE_SECONDS, await_result
-from orchestrator.contract.ledger import check as check_ledger
-from orchestrator.contract.receipt import receipt_follows
+from orchestrator.cluster.actors import RESTART_SECONDS, await_result
+from orchestrator.cluster.checking import contract_checks
 from orchestrator.evaluator.replay import BaseAudit, Evaluation
-from orchestrator.spec.errors import IntegrityError
+from orchestrator.spec.errors import InfrastructureFault, IntegrityError
 from orchestrator.spec.lock import Lock
+from orchestrator.spec.ports import SuiteName
 from orchestrator.spec.records import Row
+from orchestrator.spec.study import Study
 from orchestrator.store.integrity import validate_matrix
 from orchestrator.store.reading import read_table
 from orchestrator.store.root import Root
 from orchestrator.store.writer import Writer
 
 Key = TypeVar("Key", bound=Hashable)
+TRIES = 3
+"""How often a judgement is asked for when evaluators die over it."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +49,16 @@ def replay(
     ``report(done, total)`` counts distinct candidates. Raises IntegrityError naming the first
     finding where the matrix does not validate; nothing is then unsealed.
     """
-    findings = validate_matrix(lock, root, check_ledger, receipt_follows)
+    findings = validate_matrix(lock, root, contract_checks(lock))
     if findings:
         raise IntegrityError(
             "matrix", f"{len(findings)} finding(s), nothing was unsealed: {findings[0]}"
         )
-    audits = _gather(
+    patience = patience_seconds(Study.model_validate(lock.study))
+    audits = gather(
         [(task.task_id, _audit_call(task.task_id)) for task in lock.tasks],
         evaluators,
+        patience,
         lambda _done, _total: None,
     )
     _require_sound(audits)
@@ -63,7 +68,7 @@ def replay(
         if not root.evaluation_path(rollout_id).exists()
     }
     wanted = dict.fromkeys(candidate for subjects in rows.values() for _, candidate in subjects)
-    verdicts = _gather([(c, _request(root, c)) for c in wanted], evaluators, report)
+    verdicts = gather([(c, _request(root, c)) for c in wanted], evaluators, patience, report)
     task_of = {rollout.rollout_id: rollout.task_id for rollout in lock.rollouts}
     for rollout_id, subjects in rows.items():
         base = _row(lock, rollout_id, 0, audits[task_of[rollout_id]].evaluation, None)
@@ -105,23 +110,50 @@ def _request(root: Root, candidate: Candidate) -> Callable[[Any], Any]:
     return call
 
 
-def _gather(
+def patience_seconds(study: Study) -> float:
+    """Longest that one call may take: every suite once, and an evaluator that starts first."""
+    return len(SuiteName) * study.sandbox.suite_seconds + RESTART_SECONDS
+
+
+@dataclass(frozen=True)
+class _Asked(Generic[Key]):
+    """One call in flight."""
+
+    evaluator: Any
+    key: Key
+    call: Callable[[Any], Any]
+    tries: int
+
+
+def gather(
     calls: Sequence[tuple[Key, Callable[[Any], Any]]],
     evaluators: Sequence[Any],
+    patience: float,
     report: Callable[[int, int], None],
 ) -> dict[Key, Any]:
-    """Make all calls, one at a time per evaluator, in order; every wait has a deadline."""
+    """Make all calls, one at a time per evaluator, in order.
+
+    Where none ends within ``patience`` seconds, all evaluators that are asked count as hung. A call
+    that a fault of its evaluator ended is made again; raises InfrastructureFault after
+    :data:`TRIES`.
+    """
     results: dict[Key, Any] = {}
-    free, waiting, running = list(evaluators), list(calls), dict[Any, tuple[Any, Key]]()
+    waiting = [(key, call, 1) for key, call in calls]
+    free, running = list(evaluators), dict[Any, _Asked[Key]]()
     while waiting or running:
         while free and waiting:
-            evaluator, (key, call) = free.pop(), waiting.pop(0)
-            running[call(evaluator)] = (evaluator, key)
-        ready, _ = ray.wait(list(running), num_returns=1, timeout=QUEUE_SECONDS)
+            evaluator, (key, call, tries) = free.pop(), waiting.pop(0)
+            running[call(evaluator)] = _Asked(evaluator, key, call, tries)
+        ready, _ = ray.wait(list(running), num_returns=1, timeout=patience)
         for reference in ready or list(running):
-            evaluator, key = running.pop(reference)
-            results[key] = await_result(reference, "evaluator", 1.0)
-            free.append(evaluator)
+            asked = running.pop(reference)
+            try:
+                results[asked.key] = await_result(reference, "evaluator", 1.0, asked.evaluator)
+            except InfrastructureFault as fault:
+                if asked.tries == TRIES or fault.boundary == "node":
+                    raise
+                waiting.insert(0, (asked.key, asked.call, asked.tries + 1))
+            free.append(asked.evaluator)
             report(len(results), len(calls))
     return results
 
@@ -143,6 +175,7 @@ def _row(
         "resolved": evaluation.resolved,
         "failed_ids": list(evaluation.failed_ids),
         "failed_count": evaluation.failed_count,
+        "outcome": evaluation.gravest.value,
         "duration_seconds": evaluation.duration_seconds,
         "cached": evaluation.cached,
     }

@@ -39,6 +39,11 @@ class Evaluation:
     cached: bool
     outcomes: Mapping[SuiteName, SuiteOutcome]
 
+    @property
+    def gravest(self) -> SuiteOutcome:
+        """The gravest outcome of the three runs, so that a timeout is not taken for a failure."""
+        return max(self.outcomes.values(), key=list(SuiteOutcome).index)
+
 
 @dataclass(frozen=True)
 class BaseAudit:

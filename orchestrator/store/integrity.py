@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.spec.errors import FactorialError, IntegrityError
@@ -34,9 +35,20 @@ ReceiptCheck = Callable[[list[bytes], bytes], None]
 """Raises IntegrityError or ValueError unless the receipt follows from the events."""
 
 
-def validate_matrix(
-    lock: Lock, root: Root, check_ledger: LedgerCheck, check_receipt: ReceiptCheck
-) -> list[str]:
+RowCheck = Callable[[Mapping[str, Sequence[Row]], bytes], list[str]]
+"""What contradicts the receipt in the rows (table -> rows) of one rollout settled as agent."""
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What this room cannot know: how ledgers, receipts and rows follow from each other."""
+
+    ledger: LedgerCheck
+    receipt: ReceiptCheck
+    rows: RowCheck
+
+
+def validate_matrix(lock: Lock, root: Root, checks: Checks) -> list[str]:
     """Every finding against the matrix, ``<rollout id or matrix>: <what>``; empty = valid.
 
     Valid: every planned rollout is settled exactly once and no other is; cells are as planned; rows
@@ -58,7 +70,7 @@ def validate_matrix(
             continue
         settled += rows["rollout"]
         problems = record_problems(rows, planned[rollout_id]) or [
-            *_evidence_problems(directory, rows["rollout"][0], check_ledger, check_receipt),
+            *_evidence_problems(directory, rows, checks),
             *_kept_problems(root, rows, known),
         ]
         findings += [f"{rollout_id}: {problem}" for problem in problems]
@@ -87,9 +99,10 @@ def _read_record(directory: Path) -> dict[str, list[Row]]:
 
 
 def _evidence_problems(
-    directory: Path, rollout: Row, check_ledger: LedgerCheck, check_receipt: ReceiptCheck
+    directory: Path, rows: Mapping[str, Sequence[Row]], checks: Checks
 ) -> Iterator[str]:
-    """The ledger's chain and head, and the receipt: digest and derivation."""
+    """The ledger's chain and head, the receipt's digest and derivation, the rows' agreement."""
+    rollout = rows["rollout"][0]
     receipt = (directory / "receipt.json").read_bytes()
     ledger = read_lines(directory / "ledger.jsonl")
     if sha256_hex(receipt) != rollout["receipt_sha256"]:
@@ -99,8 +112,9 @@ def _evidence_problems(
             yield "has a ledger but no outcome"
         return
     try:
-        check_ledger(ledger)
-        check_receipt(ledger, receipt)
+        checks.ledger(ledger)
+        checks.receipt(ledger, receipt)
+        yield from checks.rows(rows, receipt)
         if _head(ledger) != rollout["ledger_head"]:
             yield "ledger_head is not the hash of the last event"
     except (FactorialError, ValueError) as error:

@@ -97,6 +97,7 @@ ROLLOUT: tuple[Column, ...] = (
         INT,
         "paths a shell command tried to change on its discarded overlay",
     ),
+    Column("shell_deadline_hits", INT, "shell actions that their deadline ended"),
     Column("actions_exhausted", BOOL, "the action budget ended the rollout"),
     Column("wall_exhausted", BOOL, "the charged wall clock ended the rollout"),
     Column("tokens_prompt", INT, "prompt tokens over all actions, logical"),
@@ -195,6 +196,7 @@ EVALUATION: tuple[Column, ...] = (
     Column("resolved", BOOL, "all three passed (protocol §1 'Evaluator replay')"),
     Column("failed_ids", STRINGS, "expected ids that did not pass, sorted, at most 50"),
     Column("failed_count", INT, "expected ids that did not pass"),
+    Column("outcome", STR, "pass | fail | timeout | void: the gravest of the three runs"),
     Column("duration_seconds", FLOAT, "time of the three runs (s)", volatile=True),
     Column("cached", BOOL, "answered from the verdict cache", volatile=True),
 )

@@ -12,8 +12,7 @@ from orchestrator.store.reading import owed, settled
 from orchestrator.store.root import Root
 from orchestrator.store.writer import Writer
 from tests.unit.store_support import (
-    check_ledger,
-    check_receipt,
+    CHECKS,
     open_root,
     settle,
     small_lock,
@@ -67,7 +66,7 @@ def run_into_full_disk(path: Path, limit_files: bool) -> dict[str, object]:
                 break
             acknowledged.append(planned.rollout_id)
         at_fault = sorted(settled(root))
-        findings = validate_matrix(lock, root, check_ledger, check_receipt)
+        findings = validate_matrix(lock, root, CHECKS)
         damaged = [finding for finding in findings if "settled" not in finding]
         leftovers = [str(entry) for entry in root.scratch.iterdir()]
         _limit_file_size(resource.RLIM_INFINITY)
@@ -75,7 +74,7 @@ def run_into_full_disk(path: Path, limit_files: bool) -> dict[str, object]:
         writer.close_abandoned()
         for rollout_id in owed(lock, root):
             settle(writer, lock, rollout_id)
-        after = validate_matrix(lock, root, check_ledger, check_receipt)
+        after = validate_matrix(lock, root, CHECKS)
     return {
         "faults": faults,
         "acknowledged": sorted(acknowledged),

@@ -1,7 +1,7 @@
 """A small lock and records that fit it, for the tests of the store."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from orchestrator.spec.identity import canonical_json, sha256_hex
 from orchestrator.spec.lock import Lock, LockedTask
 from orchestrator.spec.records import RolloutRecord, Row
 from orchestrator.spec.study import Study
+from orchestrator.store.integrity import Checks
 from orchestrator.store.planned import planned_rows
 from orchestrator.store.root import Root
 from orchestrator.store.writer import Writer
@@ -112,6 +113,15 @@ def check_receipt(lines: list[bytes], receipt: bytes) -> None:
         raise IntegrityError("receipt", "does not follow from the ledger")
 
 
+def check_rows(rows: Mapping[str, Sequence[Row]], receipt: bytes) -> list[str]:
+    """Stands for the contract's: these receipts say nothing of rows but the rollout's id."""
+    assert rows["rollout"]
+    return [] if receipt else ["the receipt is empty"]
+
+
+CHECKS = Checks(check_ledger, check_receipt, check_rows)
+
+
 def action(planned: Row, turn: int, **changes: Any) -> Row:
     base = planned["base_state_id"]
     return {
@@ -193,6 +203,7 @@ COUNTERS = (
     "shell_commands",
     "shell_code_runs",
     "shell_write_attempts",
+    "shell_deadline_hits",
     "tokens_prompt",
     "tokens_completion",
     "tokens_served",
@@ -278,6 +289,7 @@ def evaluation_rows(record: RolloutRecord) -> list[Row]:
             "resolved": bool(subject["proposal"]),
             "failed_ids": [] if subject["proposal"] else ["test_a", "test_b"],
             "failed_count": 0 if subject["proposal"] else 2,
+            "outcome": "pass" if subject["proposal"] else "fail",
             "duration_seconds": 3.5,
             "cached": False,
         }

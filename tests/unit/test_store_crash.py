@@ -24,8 +24,7 @@ from orchestrator.store.schemas import TABLES, outcome_columns
 from orchestrator.store.writer import Writer, abandoned
 from tests.unit.store_children import commit_what_is_owed
 from tests.unit.store_support import (
-    check_ledger,
-    check_receipt,
+    CHECKS,
     example_record,
     open_root,
     settle,
@@ -131,7 +130,7 @@ def test_killed_twenty_times_nothing_is_lost_doubled_or_torn(tmp_path: Path) -> 
         pass
     child.kill()
     child.join()
-    assert validate_matrix(lock, root, check_ledger, check_receipt) == []
+    assert validate_matrix(lock, root, CHECKS) == []
     assert len(rollouts_in(root)) == len(lock.rollouts)
     tries = reading.attempts(root)
     assert all(attempt.end is not None for attempt in tries)

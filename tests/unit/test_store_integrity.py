@@ -19,8 +19,7 @@ from orchestrator.store.parquet import encode_small, read_file, table_of
 from orchestrator.store.root import Root
 from orchestrator.store.schemas import TABLES
 from tests.unit.store_support import (
-    check_ledger,
-    check_receipt,
+    CHECKS,
     complete_run,
     digest,
     ledger_of,
@@ -44,7 +43,7 @@ def root(whole: Root, tmp_path: Path) -> Root:
 
 
 def findings(root: Root) -> list[str]:
-    return validate_matrix(LOCK, root, check_ledger, check_receipt)
+    return validate_matrix(LOCK, root, CHECKS)
 
 
 def rewrite(root: Root, table: str, column: str, value: Any, rollout_id: str = FIRST) -> None:
