@@ -4,14 +4,16 @@ The driver is the one writer of a root. It holds no rollout in memory longer tha
 killed at any moment, a new driver on the same root goes on with what is owed.
 """
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError, WorkerCrashedError
+from ray.exceptions import RayError, RayTaskError
 
+from orchestrator.cluster.actors import require_node
 from orchestrator.cluster.planner import (
     AttemptOutcome,
     PlannerState,
@@ -25,11 +27,15 @@ from orchestrator.spec.errors import FactorialError, InfrastructureFault
 from orchestrator.spec.lock import Lock, PlannedRollout
 from orchestrator.spec.records import RolloutRecord
 from orchestrator.spec.study import Study
-from orchestrator.store.reading import attempts, failed_attempts, owed
+from orchestrator.store.reading import failed_attempts, owed
 from orchestrator.store.root import Root
 from orchestrator.store.writer import Writer
 
 POLL_SECONDS = 0.5
+FETCH_SECONDS = 300.0
+"""How long a finished record may take from its node."""
+FREE_BYTES = 128 << 20
+"""Below this much free space nothing is started: worktrees and records of a few rollouts."""
 
 
 @dataclass(frozen=True)
@@ -85,21 +91,24 @@ def run_rollouts(
 ) -> None:
     """Settle every owed rollout of ``lock``; returns when none is owed.
 
-    Raises InfrastructureFault (boundary ``disk``) as soon as a write fails, and any error that is
-    not an attempt's own; attempts in flight are then owed again by the next driver.
+    Raises InfrastructureFault (boundary ``disk``) where space runs out or a write fails, and any
+    error that is not an attempt's own; attempts in flight are then owed again by the next driver.
     """
     study = Study.model_validate(lock.study)
     planned = {rollout.rollout_id: rollout for rollout in lock.rollouts}
-    state, settles = plan(owed(lock, root), failed_attempts(root), slots, study.max_attempts)
+    failed = failed_attempts(root)
+    outcomes = {name: [AttemptOutcome(e.outcome) for e in ends] for name, ends in failed.items()}
+    state, settles = plan(owed(lock, root), outcomes, slots, study.max_attempts)
     flight = Flight(make_worker, free=list(range(slots)))
-    last = {attempt.rollout_id: attempt.end.reason for attempt in attempts(root) if attempt.end}
     for settle in settles:
-        _settle(writer, [settle], report, last[settle.rollout_id])
+        _settle(writer, [settle], report, failed[settle.rollout_id][-1].reason)
     while not state.done:
+        require_space(root)
+        require_node()
         state, starts = dispatch(state)
         for start in starts:
             _start(start, planned, flight, writer, root)
-        state = _collect(state, flight, writer, report, stall_seconds(study))
+        state = _collect(state, flight, writer, root, report, stall_seconds(study))
 
 
 def stall_seconds(study: Study) -> float:
@@ -110,6 +119,20 @@ def stall_seconds(study: Study) -> float:
     caps = [study.arm(cell).revision_cap for cell in study.cells()]
     suites = 2 * (max(caps) + 1) + study.budgets.actions + 1
     return study.budgets.wall_seconds + suites * study.sandbox.suite_seconds + 600.0
+
+
+def require_space(root: Root) -> None:
+    """Raise InfrastructureFault (boundary ``disk``) where ROOT's disk is nearly full.
+
+    A full disk would else use up the attempts of every rollout, one after the other.
+    """
+    free = shutil.disk_usage(root.path).free
+    if free < FREE_BYTES:
+        raise InfrastructureFault(
+            "disk",
+            f"{free >> 20} MiB free for {root.path}, {FREE_BYTES >> 20} MiB are needed; what was "
+            "committed is intact: free space and run again",
+        )
 
 
 def boundary_of(reason: str) -> str:
@@ -132,6 +155,7 @@ def _collect(
     state: PlannerState,
     flight: Flight,
     writer: Writer,
+    root: Root,
     report: Callable[[RolloutEnded], None],
     deadline: float,
 ) -> PlannerState:
@@ -144,7 +168,7 @@ def _collect(
     for reference in [*ready, *overdue]:
         running = flight.running.pop(reference)
         outcome, reason = (
-            _take_result(reference, running, flight, writer)
+            _take_result(reference, running, flight, writer, root)
             if reference in ready
             else _give_up(running, flight, deadline)
         )
@@ -160,18 +184,23 @@ def _collect(
 
 
 def _take_result(
-    reference: Any, running: Running, flight: Flight, writer: Writer
+    reference: Any, running: Running, flight: Flight, writer: Writer, root: Root
 ) -> tuple[AttemptOutcome, str]:
-    """Commit the record of a finished attempt, or say whose fault its failure was."""
+    """Commit the record of a finished attempt, or say whose fault its failure was.
+
+    What says nothing of the rollout (a full disk, a dead Ray) is raised, and uses up no attempt.
+    """
     try:
-        record: RolloutRecord = ray.get(reference)
+        record: RolloutRecord = ray.get(reference, timeout=FETCH_SECONDS)
     except RayTaskError as error:
         if isinstance(error.cause, InfrastructureFault):
+            require_space(root)
             return AttemptOutcome.INFRASTRUCTURE, str(error.cause)
         if isinstance(error.cause, FactorialError):
             raise error.cause from None
         raise
-    except (RayActorError, WorkerCrashedError) as error:
+    except RayError as error:
+        require_node()
         flight.lose(running.worker)
         return AttemptOutcome.UNKNOWN, f"worker: died ({type(error).__name__})"
     writer.commit(record)

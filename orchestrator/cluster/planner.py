@@ -5,7 +5,7 @@ faults and unknown losses are owed again, at most ``max_attempts`` times, then t
 without an outcome (protocol §1 "what is infrastructure"). The rule is blind to arm and outcome.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -72,16 +72,22 @@ class PlannerState:
 
 
 def plan(
-    owed: Iterable[str], failed: dict[str, int], slots: int, max_attempts: int
+    owed: Iterable[str],
+    failed: Mapping[str, Sequence[AttemptOutcome]],
+    slots: int,
+    max_attempts: int,
 ) -> tuple[PlannerState, list[Settle]]:
     """Initial state from the owed rollouts in dispatch order and the tries already used up.
 
-    A rollout whose tries were used up before a restart, but whose row was not written, settles now.
+    ``failed``: how each used-up try of a rollout ended, in order. A rollout whose tries were used
+    up before a restart, but whose row was not written, settles now, as it would have then.
     """
-    queue = [rollout_id for rollout_id in owed if failed.get(rollout_id, 0) < max_attempts]
-    spent = [rollout_id for rollout_id in owed if failed.get(rollout_id, 0) >= max_attempts]
-    state = PlannerState(tuple(queue), frozenset(), dict(failed), slots, max_attempts)
-    return state, [Settle(rollout_id, "infrastructure") for rollout_id in spent]
+    rollouts = list(owed)
+    queue = [name for name in rollouts if len(failed.get(name, ())) < max_attempts]
+    spent = [name for name in rollouts if len(failed.get(name, ())) >= max_attempts]
+    counts = {name: len(tries) for name, tries in failed.items()}
+    state = PlannerState(tuple(queue), frozenset(), counts, slots, max_attempts)
+    return state, [Settle(name, RULES[failed[name][-1]].settles_as) for name in spent]
 
 
 def dispatch(state: PlannerState) -> tuple[PlannerState, list[Start]]:

@@ -6,8 +6,9 @@ folder have to be reachable under the same paths on every node that runs actors.
 
 import logging
 import os
+import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,15 @@ from orchestrator.cluster.actors import (
     await_result,
 )
 from orchestrator.cluster.rollouts import AgentSide
-from orchestrator.spec.errors import BadInput
+from orchestrator.spec.errors import BadInput, InfrastructureFault
 from orchestrator.spec.lock import Lock
 
 OBJECT_STORE_BYTES = 200 << 20
 EVALUATOR_RESOURCE = "evaluator"
+EVALUATOR_READY_SECONDS = 300.0
 CODER_READY_SECONDS = 1800.0
 """Includes a first download of weights."""
+STOP_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,14 @@ class Session:
 @contextmanager
 def session(lock: Lock, settings: Settings, *, coder: bool) -> Iterator[Session]:
     """Actors of one lock, ended on exit. ``coder=False`` starts evaluators only (replay)."""
-    _connect(settings)
     try:
+        _connect(settings)
         opened = _open(lock, settings, coder)
         yield opened
         if opened.host is not None:
-            await_result(opened.host.stop.remote(), "server", 60.0)
+            # One that just died is not worth failing a finished run: its server ends with it.
+            with suppress(InfrastructureFault):
+                await_result(opened.host.stop.remote(), "server", STOP_SECONDS)
     finally:
         ray.shutdown()
 
@@ -90,6 +95,9 @@ def _connect(settings: Settings) -> None:
         }
     else:
         options["address"] = settings.address
+    # Ray prints what it has to say of lost processes to stdout, where a decision may be piped from.
+    ray._private.worker._worker_logs_enabled = False
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(**options)
     except (ConnectionError, ValueError) as error:
@@ -97,6 +105,10 @@ def _connect(settings: Settings) -> None:
         raise BadInput(
             "command line", "--address", problem, "Start a cluster with `ray start --head` first."
         ) from None
+    finally:
+        # Ray's own handler of SIGTERM aborts with a dump of the stack and leaves its actors behind.
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _open(lock: Lock, settings: Settings, coder: bool) -> Session:
@@ -118,6 +130,8 @@ def _open(lock: Lock, settings: Settings, coder: bool) -> Session:
         EvaluatorActor.options(num_cpus=0, resources=place).remote(text, tasks, cache, slot)
         for slot in range(count)
     )
+    for evaluator in evaluators:
+        await_result(evaluator.ready.remote(), "evaluator", EVALUATOR_READY_SECONDS)
     if host is not None:
         await_result(host.ready.remote(), "server", CODER_READY_SECONDS)
     return Session(lock, settings, evaluators, host)

@@ -21,6 +21,7 @@ from orchestrator.spec.lock import Lock
 from orchestrator.spec.ports import Coder, CoderReply, CoderRequest, Limits
 from orchestrator.spec.stack import ChatStack, LlamaCppServer, PlantedStack, StackManifest
 from orchestrator.spec.study import SandboxSpec, Study
+from orchestrator.store.files import disk_faults
 from orchestrator.tasks.variants import load_variants
 
 MIB = 1 << 20
@@ -59,7 +60,8 @@ def build_verifier(lock: Lock, tasks_dir: Path, cache_dir: Path, slot: int) -> L
     """The evaluator of one actor, with its own scratch space and sandbox user."""
     study = Study.model_validate(lock.study)
     scratch = cache_dir / f"scratch-{slot}"
-    scratch.mkdir(parents=True, exist_ok=True)
+    with disk_faults(scratch):
+        scratch.mkdir(parents=True, exist_ok=True)
     return LocalVerifier(
         tasks_dir=tasks_dir,
         cache_dir=cache_dir / "verdicts",

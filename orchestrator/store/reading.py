@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from orchestrator.spec.errors import IntegrityError
 from orchestrator.spec.lock import Lock
 from orchestrator.spec.records import Row
-from orchestrator.store.attempts import Attempt, read_attempts
+from orchestrator.store.attempts import Attempt, AttemptEnd, read_attempts
 from orchestrator.store.files import write_atomic
 from orchestrator.store.parquet import encode_described, read_files, table_of
 from orchestrator.store.root import Root
@@ -56,7 +57,16 @@ def _summary(path: Path, _changed_ns: int) -> Row:
 
 
 def _summaries(root: Root) -> list[Row]:
-    return [_summary(path, path.stat().st_mtime_ns) for path in _files(root, "rollout")]
+    return [_summary(path, _changed_ns(path)) for path in _files(root, "rollout")]
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError as error:
+        raise IntegrityError(
+            str(path), f"is damaged ({error.strerror}); restore it, or remove its whole directory"
+        ) from None
 
 
 def settled(root: Root) -> dict[str, str]:
@@ -76,13 +86,16 @@ def attempts(root: Root) -> list[Attempt]:
     return read_attempts(root)
 
 
-def failed_attempts(root: Root) -> dict[str, int]:
-    """Rollout id -> attempts that used up a try: ended as infrastructure or unknown.
+def failed_attempts(root: Root) -> dict[str, list[AttemptEnd]]:
+    """Rollout id -> ends of attempts that used up a try (infrastructure or unknown), in order.
 
     Abandoned ones say nothing of the rollout and don't count.
     """
-    ended = (attempt for attempt in attempts(root) if attempt.end is not None)
-    return dict(Counter(a.rollout_id for a in ended if a.end and a.end.outcome in FAILED))
+    failed: dict[str, list[AttemptEnd]] = {}
+    for attempt in attempts(root):
+        if attempt.end is not None and attempt.end.outcome in FAILED:
+            failed.setdefault(attempt.rollout_id, []).append(attempt.end)
+    return failed
 
 
 @dataclass(frozen=True)

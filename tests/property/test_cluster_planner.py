@@ -51,13 +51,27 @@ def test_tries_are_used_up_and_named_by_the_last_reason() -> None:
 
 
 def test_a_dead_driver_uses_up_no_try_and_earlier_tries_are_remembered() -> None:
-    state, _ = plan(["a"], {"a": 1}, 1, 2)
+    state, _ = plan(["a"], {"a": [AttemptOutcome.UNKNOWN]}, 1, 2)
     state, _ = dispatch(state)
     state, settles = ended(state, "a", AttemptOutcome.ABANDONED)
     assert settles == []
     assert state.failed == {"a": 1}
-    _, settles = plan(["a", "b"], {"a": 2}, 1, 2)
-    assert settles == [Settle("a", "infrastructure")]
+
+
+@given(
+    st.lists(st.sampled_from([AttemptOutcome.INFRASTRUCTURE, AttemptOutcome.UNKNOWN]), min_size=1)
+)
+def test_a_restart_before_the_row_was_written_settles_it_as_without_one(
+    tries: list[AttemptOutcome],
+) -> None:
+    state, _ = plan(["a"], {}, 1, len(tries))
+    undisturbed: list[Settle] = []
+    for outcome in tries:
+        state, _ = dispatch(state)
+        state, undisturbed = ended(state, "a", outcome)
+    state, restarted = plan(["a", "b"], {"a": tries}, 1, len(tries))
+    assert restarted == undisturbed
+    assert state.queue == ("b",)
 
 
 def test_draining_starts_nothing_more() -> None:
