@@ -3,7 +3,8 @@
 set -eu
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     echo "error: the sandbox needs bubblewrap and setpriv. Install them, for example:" >&2
-    echo "  sudo apt-get install -y --no-install-recommends bubblewrap util-linux" >&2
+    echo "  sudo apt-get install -y --no-install-recommends bubblewrap util-linux   # Debian, Ubuntu" >&2
+    echo "  sudo dnf install -y bubblewrap util-linux                                  # Fedora" >&2
     exit 2
 fi
 export DEBIAN_FRONTEND=noninteractive

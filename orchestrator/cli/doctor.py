@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from orchestrator.sandbox.capabilities import capabilities
+from orchestrator.sandbox.capabilities import Capabilities, capabilities
 
 
 def doctor(
@@ -23,26 +23,35 @@ def doctor(
     Example: `factorial doctor`
     """
     sandbox = capabilities()
-    free = shutil.disk_usage(Path.cwd()).free
     facts = {
         "python": sys.version.split()[0],
         "cpus": str(os.cpu_count()),
-        "disk free": f"{free / 2**30:.1f} GiB",
+        "disk free": f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GiB",
         "ray": "installed" if find_spec("ray") else "missing",
         "language model on the CPU": "installed"
         if find_spec("xllamacpp")
         else "missing: pip install 'repo-factorials[cpu-llm]'",
         "sandbox": sandbox.version,
-        **{f"sandbox limit: {name}": means for name, means in sandbox.enforced.items()},
-        **{f"not used: {name}": reason for name, reason in sandbox.reasons.items()},
-        **{f"problem: {problem}": remedy for problem, remedy in sandbox.problems},
+        **(_sandbox_facts(sandbox) if sandbox.ok else {}),
     }
     if as_json:
-        typer.echo(json.dumps({**facts, "usable": sandbox.ok}))
+        problems = [{"problem": what, "remedy": remedy} for what, remedy in sandbox.problems]
+        typer.echo(json.dumps({**facts, "problems": problems, "usable": sandbox.ok}))
     else:
         table = Table(show_header=False, box=None, padding=(0, 2))
         for name, value in facts.items():
             table.add_row(name, value)
         Console().print(table)
+        for what, remedy in sandbox.problems:
+            typer.echo(f"  problem: {what}. {remedy}")
     if not sandbox.ok:
         raise typer.Exit(1)
+
+
+def _sandbox_facts(sandbox: Capabilities) -> dict[str, str]:
+    user = "a user of their own" if sandbox.privileged else "you, in a user namespace"
+    return {
+        "commands run as": user,
+        **{f"sandbox limit: {name}": means for name, means in sandbox.enforced.items()},
+        **{f"not used: {name}": reason for name, reason in sandbox.reasons.items()},
+    }

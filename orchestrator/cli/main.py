@@ -1,20 +1,23 @@
 """Entry point of ``factorial``: registers the commands and turns errors into one sentence.
 
 Exit codes: 0 success, 2 bad input, 1 failure. A traceback is shown only for a defect of ours.
+SIGINT, SIGTERM and SIGHUP end a command in the same way: what it started is stopped first.
 """
 
+import signal
 import sys
+from importlib.metadata import version
+from types import FrameType
+from typing import Annotated
 
-import click
 import typer
 
 from analysis.errors import AnalysisError
-from orchestrator.cli import doctor, inspection, study, tasks
+from orchestrator.cli import doctor, inspection, study, tasks, trace
 from orchestrator.spec.errors import FactorialError
 
 app = typer.Typer(
     name="factorial",
-    help="Run controlled experiments on coding agents: frozen manifest in, decision out.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -26,30 +29,57 @@ app.command()(study.freeze)
 app.command()(study.run)
 app.command()(study.replay)
 app.command()(inspection.status)
-app.command()(inspection.trace)
+app.command()(trace.trace)
 app.command()(inspection.analyze)
 app.command()(inspection.verify)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"factorial {version('repo-factorials')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _asked: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Run controlled experiments on coding agents: frozen manifest in, decision out."""
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 130
+"""What Typer makes of a KeyboardInterrupt."""
+
+
 def main() -> None:
     """Run the command line and exit."""
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _interrupt)
     try:
-        code = app(standalone_mode=False)
-    except click.exceptions.Abort:
-        _fail("interrupted; run the same command again to go on", 1)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        app()  # reports a wrong command line itself, with exit code 2
+    except SystemExit as end:
+        if end.code != INTERRUPTED:
+            raise
+        _fail("interrupted; nothing settled is lost, run the same command again to go on", 1)
     except (FactorialError, AnalysisError) as error:
         _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        _fail("interrupted; nothing settled is lost, run the same command again to go on", 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _fail(
             f"{where}{error.strerror or error}. Free space or correct the path, then run again", 1
         )
-    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """The first signal interrupts; more of them would only interrupt the cleaning up."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _fail(sentence: str, code: int) -> None:

@@ -1,9 +1,11 @@
 """Progress of a run: a live line block on a terminal, plain lines elsewhere."""
 
+import json
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -69,6 +71,15 @@ class RunView:
 
     def _render(self) -> Table:
         return progress_table(progress(self.root, self.lock), self._pace())
+
+
+def report_progress(root: Root, lock: Lock, as_json: bool) -> None:
+    """Print where a run stands."""
+    now = progress(root, lock)
+    if as_json:
+        typer.echo(json.dumps(asdict(now), sort_keys=True))
+    else:
+        Console().print(progress_table(now))
 
 
 def progress_table(now: Progress, pace: str = "") -> Table:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.locks import require_folder
 from orchestrator.sandbox.capabilities import require
 from orchestrator.spec.errors import BadInput
 from orchestrator.spec.manifest import load
@@ -19,13 +20,16 @@ app = typer.Typer(help="Build and audit tasks.", no_args_is_help=True)
 @app.command()
 def build(
     manifest: Annotated[Path, typer.Argument(help="Task manifest (YAML).")],
-    out: Annotated[Path, typer.Option(help="Folder for the built tasks.")] = Path("build/tasks"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the built tasks.", envvar="FACTORIAL_TASKS")
+    ] = Path("build/tasks"),
 ) -> None:
     """Materialise mirrors, sealed suites and environments; builds what is missing or changed.
 
     Example: `factorial tasks build manifests/tasks/quickstart.yaml --out build/tasks`
     """
     require()
+    require_folder(out, "--out")
     tasks = load(manifest, TaskManifest).tasks
     for number, task in enumerate(tasks, 1):
         built = build_task(task, manifest, out, _say)
@@ -37,7 +41,9 @@ def build(
 
 @app.command()
 def audit(
-    directory: Annotated[Path, typer.Argument(help="Folder of built tasks.")] = Path("build/tasks"),
+    directory: Annotated[
+        Path, typer.Argument(help="Folder of built tasks.", envvar="FACTORIAL_TASKS")
+    ] = Path("build/tasks"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Look for anything sealed (gold lines, sealed tests, fixed releases) on the agent's side.

@@ -123,10 +123,14 @@ def lock_content(lock: Lock) -> dict[str, Any]:
 
 
 def differences(frozen: Mapping[str, Any], present: Mapping[str, Any]) -> tuple[str, ...]:
-    """Leaf-by-leaf differences, each naming its place and both values (``lock_id`` left out)."""
+    """Leaf-by-leaf differences, each naming its place and both values.
+
+    ``lock_id`` is left out, and ``study_path``: where a study lies depends on where one stands;
+    what it says is hashed among the sources.
+    """
     return tuple(
         line
-        for key in sorted({*frozen, *present} - {"lock_id"})
+        for key in sorted({*frozen, *present} - {"lock_id", "study_path"})
         for line in _differ(key, frozen.get(key), present.get(key))
     )
 

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.spec.manifest import Frozen
+from orchestrator.spec.manifest import Frozen, Misfit
+from orchestrator.spec.study import FACTOR_LEVELS
 from orchestrator.spec.task import Sha256, Slug
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0, strict=False)]
@@ -27,8 +28,15 @@ class PlantedRates(Frozen):
 
     @model_validator(mode="after")
     def _sums(self) -> "PlantedRates":
+        for factor, level in self.when.items():  # a misspelt row would silently match no cell
+            if factor not in FACTOR_LEVELS:
+                known = ", ".join(FACTOR_LEVELS)
+                raise Misfit(f"when.{factor}", f"unknown factor (known: {known})")
+            levels = FACTOR_LEVELS[factor]
+            if levels is not None and level not in levels:
+                raise Misfit(f"when.{factor}", f"unknown level (known: {', '.join(levels)})")
         if self.alpha + self.overfit > 1.0:
-            raise ValueError("alpha + overfit exceeds 1")
+            raise Misfit("overfit", "alpha + overfit exceeds 1")
         return self
 
 
@@ -53,9 +61,9 @@ class PlantedStack(Frozen):
     @model_validator(mode="after")
     def _total(self) -> "PlantedStack":
         if self.rates[-1].when:
-            raise ValueError("the last row of rates must have an empty `when`, so that one matches")
+            raise Misfit("rates", "the last row must have an empty `when`, so that one matches")
         if self.invalid + self.escalate > 1.0:
-            raise ValueError("invalid + escalate exceeds 1")
+            raise Misfit("invalid", "invalid + escalate exceeds 1")
         return self
 
     @property
@@ -132,9 +140,10 @@ class ChatStack(Frozen):
         if isinstance(self.server, LlamaCppServer):
             slot = self.server.context_tokens // self.server.parallel
             if self.context_tokens > slot:
-                raise ValueError(
-                    f"context_tokens {self.context_tokens} exceeds the {slot} of one server slot "
-                    "(server.context_tokens / server.parallel)"
+                raise Misfit(
+                    "context_tokens",
+                    f"{self.context_tokens} exceeds the {slot} of one server slot "
+                    "(server.context_tokens / server.parallel)",
                 )
         return self
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.spec.manifest import Frozen
+from orchestrator.spec.manifest import Frozen, Misfit
 from orchestrator.spec.task import Slug
 
 Level = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")]
@@ -178,7 +178,7 @@ class Study(Frozen):
         _check_effects(self)
         _check_budgets(self)
         if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError("seeds repeat")
+            raise Misfit("seeds", "seeds repeat")
         return self
 
     def cells(self) -> tuple[dict[str, str], ...]:
@@ -215,49 +215,54 @@ class Arm(Frozen):
 def _check_arms(study: Study) -> None:
     names = [factor.name for factor in study.factors]
     if len(set(names)) != len(names):
-        raise ValueError("a factor is named twice")
+        raise Misfit("factors", "a factor is named twice")
     for name, level in study.constants.items():
         if name in names:
-            raise ValueError(f"{name} is both a factor and a constant")
+            raise Misfit("constants", f"{name} is both a factor and a constant")
         if name not in FACTOR_LEVELS:
-            raise ValueError(f"unknown constant {name!r} (known: {', '.join(FACTOR_LEVELS)})")
+            raise Misfit(
+                "constants", f"unknown constant {name!r} (known: {', '.join(FACTOR_LEVELS)})"
+            )
         Factor.model_validate({"name": name, "levels": [level]})
     everything = {*names, *study.constants}
     parts = everything & {"binding", "admission", "certification"}
     if "contract" in everything and parts:
-        raise ValueError(f"contract cannot be combined with its parts ({', '.join(sorted(parts))})")
+        raise Misfit(
+            "factors", f"contract cannot be combined with its parts ({', '.join(sorted(parts))})"
+        )
 
 
 def _check_effects(study: Study) -> None:
     levels = {factor.name: factor.levels for factor in study.factors}
     effects = {effect.name: effect for effect in study.effects}
     if len(effects) != len(study.effects):
-        raise ValueError("an effect is named twice")
+        raise Misfit("effects", "an effect is named twice")
     for effect in study.effects:
         if isinstance(effect, Interaction):
             if any(not isinstance(effects.get(n), Contrast | Linear) for n in effect.of):
-                raise ValueError(f"effect {effect.name}: `of` must name two main effects")
+                raise Misfit(f"effects.{effect.name}", "`of` must name two main effects")
             continue
         if effect.factor not in levels:
-            raise ValueError(f"effect {effect.name}: unknown factor {effect.factor!r}")
+            raise Misfit(f"effects.{effect.name}", f"unknown factor {effect.factor!r}")
         for level in (effect.low, effect.high):
             if level not in levels[effect.factor]:
-                raise ValueError(f"effect {effect.name}: {effect.factor} has no level {level!r}")
+                raise Misfit(f"effects.{effect.name}", f"{effect.factor} has no level {level!r}")
         if effect.low == effect.high:
-            raise ValueError(f"effect {effect.name}: low and high are the same level")
-    named = [(study.decision.effect, "decision")]
-    named += [(n, f"family {family.name}") for family in study.families for n in family.effects]
+            raise Misfit(f"effects.{effect.name}", "low and high are the same level")
+    named = [(study.decision.effect, "decision.effect")]
+    named += [(n, f"families.{family.name}") for family in study.families for n in family.effects]
     for name, where in named:
         if name not in effects:
-            raise ValueError(f"{where}: no effect is named {name!r}")
+            raise Misfit(where, f"no effect is named {name!r}")
 
 
 def _check_budgets(study: Study) -> None:
     caps = [study.arm(cell).revision_cap for cell in study.cells()]
     if max(caps) + 1 > study.budgets.actions:
-        raise ValueError(
-            f"budgets cannot be satisfied: {max(caps)} revisions and a submission need more than "
-            f"{study.budgets.actions} actions"
+        raise Misfit(
+            "budgets",
+            f"cannot be satisfied: {max(caps)} revisions and a submission need more than "
+            f"{study.budgets.actions} actions",
         )
     if study.budgets.visible_test_seconds > study.budgets.wall_seconds:
-        raise ValueError("budgets cannot be satisfied: one visible test may outlast the wall clock")
+        raise Misfit("budgets", "cannot be satisfied: one visible test may outlast the wall clock")

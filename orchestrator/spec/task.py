@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from orchestrator.spec.manifest import Frozen
+from orchestrator.spec.manifest import Frozen, Misfit
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
@@ -61,6 +61,6 @@ class TaskManifest(Frozen):
         seen: set[str] = set()
         for task in self.tasks:
             if task.id in seen:
-                raise ValueError(f"duplicate task id {task.id!r}")
+                raise Misfit("tasks", f"duplicate task id {task.id!r}")
             seen.add(task.id)
         return self

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from orchestrator.spec.errors import BadInput
-from orchestrator.spec.manifest import load
+from orchestrator.spec.freeze import differences
+from orchestrator.spec.manifest import load, read_yaml
 from orchestrator.spec.study import Study
 from orchestrator.spec.task import TaskManifest
 
@@ -78,20 +79,20 @@ def test_a_complete_study_is_read(tmp_path: Path) -> None:
     ("change", "field", "words"),
     [
         ({"colour": 1}, "colour", "unknown key"),
-        ({"seeds": "1"}, "seeds", "tuple"),
+        ({"seeds": "1"}, "seeds", "valid list"),
         ({"seeds": [True]}, "seeds.0", "integer"),
-        ({"seeds": [1, 1]}, "", "seeds repeat"),
-        ({"budgets": {"actions": 3}}, "", "cannot be satisfied"),
+        ({"seeds": [1, 1]}, "seeds", "seeds repeat"),
+        ({"budgets": {"actions": 3}}, "budgets", "cannot be satisfied"),
         ({"budgets": {"actions": "15"}}, "budgets.actions", "integer"),
-        ({"budgets": {"wall_seconds": 10}}, "", "cannot be satisfied"),
+        ({"budgets": {"wall_seconds": 10}}, "budgets", "cannot be satisfied"),
         ({"factors": [{"name": "evidence", "levels": ["fresh"]}]}, "factors.0", "unknown level"),
         ({"factors": [{"name": "mood", "levels": ["a"]}]}, "factors.0.name", "input should be"),
-        ({"constants": {"contract": "ON"}}, "", "both a factor and a constant"),
-        ({"constants": {"binding": "ON"}}, "", "cannot be combined"),
-        ({"decision": {"effect": "depth"}}, "", "no effect is named"),
+        ({"constants": {"contract": "ON"}}, "constants", "both a factor and a constant"),
+        ({"constants": {"binding": "ON"}}, "factors", "cannot be combined"),
+        ({"decision": {"effect": "depth"}}, "decision.effect", "no effect is named"),
         (
             {"families": [{"name": "f", "effects": ["x"], "endpoints": ["sound"]}]},
-            "",
+            "families.f",
             "no effect is named",
         ),
         ({"sandbox": {"backend": "chroot"}}, "sandbox.backend", "bwrap"),
@@ -168,3 +169,52 @@ def test_ablation_and_depth_designs_have_the_published_size() -> None:
     )
     assert 24 * len(depth.cells()) * len(depth.seeds) == 576
     assert sorted({depth.arm(cell).revision_cap for cell in depth.cells()}) == [1, 3, 5, 8]
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "words"),
+    [
+        ("? [a, b]\n: 1\n", "line 1, column 3", "plain word"),
+        ("a: 1\nb: [1\nc: 2\n", "line 3, column 2", "expected ',' or ']'"),
+        ("a: 2024-13-45\n", "", "month must be in"),
+        ("a: !!int many\n", "", "invalid literal"),
+        ("a: " + "[" * 5000, "", "recursion"),
+        ("a: 1\n---\nb: 2\n", "line 2, column 1", "another document"),
+        ("\ta: 1\n", "line 1, column 1", "cannot start any token"),
+        ("", "", "is empty"),
+        ("- a\n", "", "expected a mapping"),
+    ],
+)
+def test_text_that_is_no_manifest(tmp_path: Path, text: str, field: str, words: str) -> None:
+    error = refusal(tmp_path, text)
+    assert error.field == field
+    assert words in error.problem
+    assert "unicode string" not in str(error)
+
+
+def test_words_that_yaml_takes_for_something_else_are_to_be_quoted(tmp_path: Path) -> None:
+    factors = [{"name": "contract", "levels": [False, True]}]
+    error = refusal(tmp_path, {**STUDY, "factors": factors})
+    assert (error.field, error.remedy) == ("factors.0.levels.0", "Put the value in quotes.")
+    for bare in ("3.1", "7", "2024-01-01", "off"):
+        text = yaml.safe_dump({**STUDY, "name": "bare"}).replace("name: bare", f"name: {bare}")
+        assert refusal(tmp_path, text).remedy == "Put the value in quotes."
+
+
+def test_merge_keys_of_yaml_work(tmp_path: Path) -> None:
+    path = write(tmp_path, "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
+    assert read_yaml(path)["b"] == {"x": 1, "y": 3}
+
+
+def test_a_folder_and_bytes_are_named_as_such(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="is a folder"):
+        read_yaml(tmp_path)
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="not UTF-8"):
+        read_yaml(tmp_path / "bytes.yaml")
+
+
+def test_where_a_study_lies_is_no_difference() -> None:
+    frozen = {"study_path": "a/s.yaml", "lock_id": "1", "code": "x"}
+    assert differences(frozen, {**frozen, "study_path": "/b/s.yaml", "lock_id": "2"}) == ()
+    assert differences(frozen, {**frozen, "code": "y"}) == ("code: frozen x, now y",)
