@@ -16,6 +16,7 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
+from orchestrator.cluster.code import require_code
 from orchestrator.cluster.rollouts import AgentSide, perform_rollout
 from orchestrator.cluster.stage import build_coder, build_verifier
 from orchestrator.evaluator.replay import BaseAudit, Evaluation, audit_base, evaluate_state
@@ -149,6 +150,7 @@ class Evaluator:
 
     @cached_property
     def _verifier(self) -> LocalVerifier:
+        require_code(self._lock)
         return build_verifier(self._lock, *self._places)
 
     def ready(self) -> bool:
@@ -179,6 +181,7 @@ class CoderHost:
     def _coder(self) -> Coder:
         with self._building:  # calls run side by side, but there is one server
             if self._built is None:
+                require_code(self._places[0])
                 self._built = build_coder(*self._places)
             return self._built
 
@@ -207,6 +210,7 @@ class RolloutWorker:
 
     @cached_property
     def _sandbox(self) -> BwrapSandbox:
+        require_code(self._side.lock)
         scratch = Path(self._side.scratch)
         with disk_faults(scratch):
             scratch.mkdir(parents=True, exist_ok=True)

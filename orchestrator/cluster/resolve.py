@@ -5,11 +5,11 @@ differs, naming each difference.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
+from orchestrator.cluster.code import code_digest, tree_digests
 from orchestrator.cluster.stage import planted_variants
 from orchestrator.coders.manifest import load_stack
 from orchestrator.coders.variants import check_variants
@@ -17,7 +17,7 @@ from orchestrator.evaluator.suites import load_bundle
 from orchestrator.sandbox.bwrap import BwrapSandbox
 from orchestrator.spec.errors import BadInput, IntegrityError, LockMismatch
 from orchestrator.spec.freeze import differences, lock_content, make_lock, select_tasks
-from orchestrator.spec.identity import digest_json, sha256_file
+from orchestrator.spec.identity import sha256_file
 from orchestrator.spec.lock import Lock, LockedTask
 from orchestrator.spec.manifest import load
 from orchestrator.spec.ports import SuiteName
@@ -48,14 +48,14 @@ class Sources:
 def read_sources(path: Path) -> Sources:
     """Read a study file and everything it names. Raises BadInput naming file and field."""
     study = load(path, Study)
-    manifest_path = _beside(path, study.tasks.manifest)
+    manifest_path = _named(path, "tasks.manifest", study.tasks.manifest)
     manifest = load(manifest_path, TaskManifest)
     available = {task.id: (task.project, task.pilot) for task in manifest.tasks}
     chosen = select_tasks(study, available, str(path))
     prompts_dir = _beside(path, study.prompts)
     if not prompts_dir.is_dir():
         raise BadInput(str(path), "prompts", f"no folder {prompts_dir}", "Name a prompt folder.")
-    stack_path = _beside(path, study.stack)
+    stack_path = _named(path, "stack", study.stack)
     return Sources(
         path=path,
         study=study,
@@ -85,7 +85,7 @@ def freeze_study(path: Path, tasks_dir: Path, say: Say) -> Lock:
         stack=sources.stack.model_dump(mode="json", by_alias=True),
         simulated=_simulated(sources.stack),
         sources=_source_digests(sources),
-        prompts=_tree_digests(sources.prompts_dir),
+        prompts=tree_digests(sources.prompts_dir),
         sandbox=dict(BwrapSandbox(tasks_dir, cpus=study.sandbox.cpus).identity()),
         code=code_digest(),
         tasks=locked,
@@ -101,17 +101,6 @@ def require_match(lock: Lock, lock_path: str, study_path: Path, tasks_dir: Path,
     lines = differences(lock_content(lock), lock_content(present))
     if lines:
         raise LockMismatch(lock_path, lines)
-
-
-def code_digest() -> str:
-    """Digest over every source file of both packages: the code version of the lock."""
-    digests = {}
-    for package in ("orchestrator", "analysis"):
-        spec = find_spec(package)
-        if spec is None or spec.origin is None:
-            raise IntegrityError(package, "the package's source files cannot be found")
-        digests[package] = _tree_digests(Path(spec.origin).parent)
-    return digest_json(digests)
 
 
 def _lock_task(task: Task, sources: Sources, tasks_dir: Path, say: Say, place: str) -> LockedTask:
@@ -159,19 +148,17 @@ def _source_digests(sources: Sources) -> dict[str, str]:
     return digests
 
 
-def _tree_digests(directory: Path) -> dict[str, str]:
-    return {name: sha256_file(directory / name) for name in sorted(_source_files(directory))}
-
-
-def _source_files(directory: Path) -> Iterator[str]:
-    for path in directory.rglob("*"):
-        relative = path.relative_to(directory)
-        if path.is_file() and "__pycache__" not in relative.parts:
-            yield relative.as_posix()
-
-
 def _beside(manifest: Path, name: str) -> Path:
     return manifest.parent / name
+
+
+def _named(manifest: Path, field: str, name: str) -> Path:
+    """A file that a manifest names; BadInput with the manifest's field where there is none."""
+    path = _beside(manifest, name)
+    if not path.is_file():
+        shown = os.path.normpath(path)
+        raise BadInput(str(manifest), field, f"no such file {shown}", "Correct the path.")
+    return path
 
 
 def _portable(path: Path) -> str:
