@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from analysis.plan import parse_plan
 from orchestrator.cli.decision import decide
 from orchestrator.cli.locks import (
     is_lock,
@@ -30,6 +31,7 @@ from orchestrator.sandbox.reaper import reap
 from orchestrator.spec.errors import IntegrityError
 from orchestrator.spec.lock import Lock
 from orchestrator.spec.manifest import load
+from orchestrator.spec.plan import plan_of
 from orchestrator.spec.study import Study
 from orchestrator.store.files import write_atomic
 from orchestrator.store.integrity import validate_evaluations
@@ -74,7 +76,7 @@ def freeze(
     """
     require()
     require_writable_file(out, "--out")
-    lock = freeze_study(study, tasks, _say)
+    lock = _frozen(study, tasks)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, lock_bytes(lock))
     _summarise(lock, out, as_json)
@@ -212,8 +214,15 @@ def _open(target: Path, root: Path | None, tasks: Path) -> tuple[Lock, Root, Pat
         lock = read_lock(home / "lock.json")
         require_match(lock, str(home / "lock.json"), target, tasks, _say)
     else:
-        lock = freeze_study(target, tasks, _say)
+        lock = _frozen(target, tasks)
     return lock, Root.open(home, lock_bytes(lock)), target
+
+
+def _frozen(study: Path, tasks: Path) -> Lock:
+    """A new lock; what the analysis could not analyse is refused before anything is spent."""
+    lock = freeze_study(study, tasks, _say)
+    parse_plan(plan_of(lock), str(study))
+    return lock
 
 
 def _say(line: str) -> None:

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator.cluster.code import require_code
+from orchestrator.spec.errors import LockMismatch
+from orchestrator.spec.lock import Lock
 from tests.e2e.support import CHEAP, TASKS, Workspace, make_workspace, read_json
 
 STACK = {"rates": [{"alpha": 0.5, "beta": 0.0}], "submit": 0.5}
@@ -89,6 +92,32 @@ def test_bad_input_is_one_sentence(workspace: Workspace) -> None:
     assert "absent.yaml: no such file" in done.stderr
     workspace.run("status", "runs/absent", code=2)
     workspace.run("analyze", code=2)
+
+
+def test_a_design_that_cannot_be_analysed_is_refused_before_it_is_frozen(
+    workspace: Workspace,
+) -> None:
+    def twice(study: dict[str, Any]) -> None:
+        study["families"] = [{"name": "f", "effects": ["contract"] * 2, "endpoints": ["sound"]}]
+
+    workspace.edit("studies/mini.yaml", twice)
+    done = workspace.run("freeze", str(workspace.study), "--out", "x.json", code=2)
+    assert "families" in done.stderr.splitlines()[-1]
+    assert not (workspace.path / "x.json").exists()
+
+
+def test_a_missing_stack_names_the_study_and_its_field(workspace: Workspace) -> None:
+    workspace.edit("studies/mini.yaml", lambda study: study.update(stack="../stacks/no.yaml"))
+    done = workspace.run("freeze", str(workspace.study), "--out", "x.json", code=2)
+    assert "mini.yaml: stack: no such file" in done.stderr
+
+
+def test_an_actor_of_another_code_version_is_refused(workspace: Workspace) -> None:
+    """A process that imports other code than the lock's must not produce a verdict."""
+    lock = Lock.model_validate_json((workspace.path / "mini.lock.json").read_bytes())
+    require_code(lock)
+    with pytest.raises(LockMismatch, match="code: frozen 000"):
+        require_code(lock.model_copy(update={"code": "0" * 64}))
 
 
 def test_a_root_of_another_lock_is_refused(workspace: Workspace) -> None:
