@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from email.parser import Parser
 from functools import cache
 from pathlib import Path
+
+from packaging.utils import canonicalize_version
 
 from orchestrator.evaluator.ground import Ground
 from orchestrator.evaluator.suites import (
@@ -28,7 +31,7 @@ from orchestrator.repo.mirror import Mirror
 from orchestrator.repo.patch import make_patch
 from orchestrator.sandbox.bwrap import BwrapSandbox
 from orchestrator.sandbox.reaper import reap
-from orchestrator.spec.errors import IntegrityError
+from orchestrator.spec.errors import BadInput, IntegrityError
 from orchestrator.spec.identity import digest_json, sha256_file, sha256_hex
 from orchestrator.spec.task import Environment, Release, Task
 from orchestrator.tasks.classify import (
@@ -158,8 +161,8 @@ def curation_digest() -> str:
 
 def read_sources(task: Task, manifest: Path) -> Sources:
     """Fetch and unpack both releases, classify the change, derive the trees. Runs nothing."""
-    buggy = unpack(_fetch(task, manifest, "buggy", task.source.buggy))
-    fixed = unpack(_fetch(task, manifest, "fixed", task.source.fixed))
+    buggy = _release(task, manifest, "buggy", task.source.buggy)
+    fixed = _release(task, manifest, "fixed", task.source.fixed)
     layout = derive_layout(fixed, task.import_root, task.test_paths)
     change = classify(buggy, fixed, layout)
     check_patch(task.id, change, layout)
@@ -172,9 +175,20 @@ def read_sources(task: Task, manifest: Path) -> Sources:
     )
 
 
-def _fetch(task: Task, manifest: Path, which: str, release: Release) -> Path:
+def _release(task: Task, manifest: Path, which: str, release: Release) -> Files:
+    """A release's files. The cache knows hashes only, so the archive has to say what it is."""
     field = f"tasks.{task.id}.source.{which}"
-    return fetch_sdist(Wanted(task.source.name, release, str(manifest), field))
+    files = unpack(fetch_sdist(Wanted(task.source.name, release, str(manifest), field)))
+    said = Parser().parsestr(files.get("PKG-INFO", (0, b""))[1].decode(errors="replace"))
+    version = said["Version"]
+    if version and canonicalize_version(version) != canonicalize_version(release.version):
+        raise BadInput(
+            str(manifest),
+            f"{field}.sha256",
+            f"is the hash of version {version}, not {release.version}",
+            "Correct the version or the hash.",
+        )
+    return files
 
 
 def _bundle(sources: Sources, environment: Path) -> Bundle:

@@ -16,8 +16,10 @@ from orchestrator.repo.files import apply_delta, tree_of
 from orchestrator.repo.mirror import Mirror
 from orchestrator.repo.patch import apply_patch
 from orchestrator.spec.errors import BadInput, IntegrityError
+from orchestrator.spec.manifest import load
 from orchestrator.spec.ports import SuiteName
-from orchestrator.tasks.build import build_task, built_facts, sandbox_bench
+from orchestrator.spec.task import TaskManifest
+from orchestrator.tasks.build import build_task, built_facts, read_sources, sandbox_bench
 from orchestrator.tasks.compartments import Places, environments, read_facts
 from orchestrator.tasks.eligibility import Ineligible
 from tests.unit import tasks_support as support
@@ -215,13 +217,26 @@ def test_a_release_without_tests_is_refused(built: Built, home: Path) -> None:
 
 
 def test_a_release_that_only_stamps_a_version_is_refused(built: Built, home: Path) -> None:
-    texts = {**support.BUGGY, "src/tally/__init__.py": support.FIXED["src/tally/__init__.py"]}
+    stamped = ("PKG-INFO", "src/tally/__init__.py")
+    texts = {**support.BUGGY, **{path: support.FIXED[path] for path in stamped}}
     assert refusal(home, "stamp", texts).rule == "gold-present"
 
 
 def test_a_fix_that_no_test_shows_is_refused(built: Built, home: Path) -> None:
-    texts = {**support.BUGGY, "src/tally/core.py": support.CORE_FIXED}
+    texts = {
+        **support.BUGGY,
+        "PKG-INFO": support.FIXED["PKG-INFO"],
+        "src/tally/core.py": support.CORE_FIXED,
+    }
     assert refusal(home, "untold", texts).rule == "fail-to-pass"
+
+
+def test_a_hash_of_another_version_is_refused(home: Path) -> None:
+    path = support.manifest(home / "m")
+    path.write_text(path.read_text().replace('version: "1.1"', 'version: "1.2"'))
+    task = load(path, TaskManifest).tasks[0]
+    with pytest.raises(BadInput, match=r"fixed\.sha256: is the hash of version 1\.1, not 1\.2"):
+        read_sources(task, path)
 
 
 def test_the_project_must_not_be_in_its_environment(built: Built, tmp_path: Path) -> None:
