@@ -103,7 +103,10 @@ def _connect(settings: Settings) -> None:
     except (ConnectionError, ValueError) as error:
         problem = " ".join(str(error).split())[:200]
         raise BadInput(
-            "command line", "--address", problem, "Start a cluster with `ray start --head` first."
+            "command line",
+            "--address",
+            problem,
+            "Start it (`ray start --head`); if it asks for a token, export RAY_AUTH_MODE=token.",
         ) from None
     finally:
         # Ray's own handler of SIGTERM aborts with a dump of the stack and leaves its actors behind.

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,10 @@ MARK = "factorial-cluster-test"
 
 
 @pytest.fixture
-def head() -> Iterator[str]:
+def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A head node with token authentication, which Ray asks of clusters."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", uuid.uuid4().hex + uuid.uuid4().hex)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
