@@ -7,6 +7,7 @@ folder have to be reachable under the same paths on every node that runs actors.
 import logging
 import os
 import signal
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from orchestrator.spec.lock import Lock
 OBJECT_STORE_BYTES = 200 << 20
 EVALUATOR_RESOURCE = "evaluator"
 EVALUATOR_READY_SECONDS = 300.0
+CONNECT_SECONDS = 5.0
 CODER_READY_SECONDS = 1800.0
 """Includes a first download of weights."""
 STOP_SECONDS = 60.0
@@ -94,6 +96,7 @@ def _connect(settings: Settings) -> None:
             "include_dashboard": False,
         }
     else:
+        _require_listening(settings.address)
         options["address"] = settings.address
     # Ray prints what it has to say of lost processes to stdout, where a decision may be piped from.
     ray._private.worker._worker_logs_enabled = False
@@ -102,16 +105,27 @@ def _connect(settings: Settings) -> None:
         ray.init(**options)
     except (ConnectionError, ValueError) as error:
         problem = " ".join(str(error).split())[:200]
-        raise BadInput(
-            "command line",
-            "--address",
-            problem,
-            "Start it (`ray start --head`); if it asks for a token, export RAY_AUTH_MODE=token.",
-        ) from None
+        raise _unreachable(problem) from None
     finally:
         # Ray's own handler of SIGTERM aborts with a dump of the stack and leaves its actors behind.
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _require_listening(address: str) -> None:
+    """Ray waits for minutes where nothing listens; ``auto`` and client addresses are Ray's own."""
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise _unreachable(f"nothing answers at {address} ({error.strerror or error})") from None
+
+
+def _unreachable(problem: str) -> BadInput:
+    remedy = "Start it (`ray start --head`); if it asks for a token, export RAY_AUTH_MODE=token."
+    return BadInput("command line", "--address", problem, remedy)
 
 
 def _open(lock: Lock, settings: Settings, coder: bool) -> Session:
