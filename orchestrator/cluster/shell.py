@@ -1,7 +1,7 @@
 """The agent's shell: one command on an overlay of the working tree that is thrown away afterwards.
 
 Implements :class:`orchestrator.agent.shell.Shell` over a sandbox. The command sees the working tree
-at ``/work/repo`` with the agent mirror's git directory read-only; what it writes is counted and
+at ``/workspace/repo`` with the agent mirror's git directory read-only; its writes are counted and
 lost. No test runner and no task environment are mounted (protocol §1 "State and revision").
 """
 
@@ -19,7 +19,7 @@ from orchestrator.repo.worktree import worktree
 from orchestrator.sandbox.overlay import empty, too_deep, walk
 from orchestrator.spec.ports import Command, ExitClass, Limits, Mount, Sandbox
 
-REPOSITORY = "/work/repo"
+REPOSITORY = "/workspace/repo"
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",

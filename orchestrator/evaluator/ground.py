@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.spec.ports import Limits, Mount
 
-REPO = "/work/repo"
+REPO = "/workspace/repo"
 ENVIRONMENT = "/opt/env"
 PLUGIN = "/opt/evaluator"
 KEY = "/opt/evaluator/key"

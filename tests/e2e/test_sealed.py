@@ -43,18 +43,18 @@ for top, folders, names in os.walk("/"):
         try:
             if os.path.islink(path) or not os.path.isfile(path):
                 continue
-            inside = path.startswith(("/work", "/tmp", "/opt", "/root", "/home", "/var", "/srv"))
+            inside = path.startswith(("/workspace", "/tmp", "/opt", "/root", "/home", "/var"))
             inside = inside and not path.startswith(sys.base_prefix) or "-packages" in path
             if inside or os.path.getsize(path) in sizes:
                 look(path, open(path, "rb").read(), inside)
         except OSError:
             pass
-git = ["git", "-C", "/work/repo", "cat-file", "--batch-all-objects", "--unordered"]
+git = ["git", "-C", "/workspace/repo", "cat-file", "--batch-all-objects", "--unordered"]
 listed = subprocess.run([*git, "--batch-check=%(objectname) %(objecttype)"],
                         capture_output=True, text=True).stdout.split("\n")
 for entry in filter(None, listed):
     name, kind = entry.split()
-    data = subprocess.run(["git", "-C", "/work/repo", "cat-file", kind, name],
+    data = subprocess.run(["git", "-C", "/workspace/repo", "cat-file", kind, name],
                           capture_output=True).stdout
     look(f"git {name}", data, True)
 if not any(entry.endswith("commit") for entry in listed):
@@ -68,7 +68,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         found += [f"/proc/{pid}/{name}: {w}" for w in secrets["places"] if w.encode() in text]
 found += [f"environment {k}" for k, v in os.environ.items()
           if any(w in v for w in secrets["places"])]
-sys.path = [p for p in sys.path if p and not p.startswith(("/work", "/tmp"))]
+sys.path = [p for p in sys.path if p and not p.startswith(("/workspace/repo", "/tmp"))]
 if importlib.util.find_spec(secrets["module"]):
     found.append("the project is importable")
 print(json.dumps(sorted(set(found))))
@@ -153,8 +153,8 @@ def test_the_probe_finds_a_sealed_file_and_a_gold_line(
     mode, data = max(sealed.tests.values(), key=lambda file: len(file[1]))
     stray = {"notes.txt": (0o100644, b"see " + sealed.lines[0].encode()), "x.py": (mode, data)}
     found = probe(stray)
-    assert "file /work/repo/x.py" in found
-    assert "line /work/repo/notes.txt" in found
+    assert "file /workspace/repo/x.py" in found
+    assert "line /workspace/repo/notes.txt" in found
 
 
 def test_the_probe_finds_a_gold_object_in_git(

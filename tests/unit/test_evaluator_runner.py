@@ -117,7 +117,7 @@ def test_the_environment_is_exactly_the_grounds(
         "def double(x):\n    return 2 * x\n"
     )
     message = room.run(support.with_core(core), (support.BUG[0],)).messages[support.BUG[0]]
-    assert message == "ValueError: (None, 'UTC', '/work/repo')"
+    assert message == "ValueError: (None, 'UTC', '/workspace/repo')"
 
 
 # --------------------------------------------------------------------------------- hostile
@@ -156,9 +156,9 @@ HOSTILE: dict[str, tuple[str, SuiteOutcome]] = {
     ),
     "deletes and rewrites tests": (
         "import contextlib, shutil\n"
-        "shutil.rmtree('/work/repo/tests', ignore_errors=True)\n"
+        "shutil.rmtree('/workspace/repo/tests', ignore_errors=True)\n"
         "with contextlib.suppress(OSError):\n"
-        "    open('/work/repo/tests/test_core.py', 'w').write('def test_double(): pass')\n"
+        "    open('/workspace/repo/tests/test_core.py', 'w').write('def test_double(): pass')\n"
         "with contextlib.suppress(OSError):\n"
         "    open('/opt/evaluator/factorial_report.py', 'w').write('')\n"
         f"{BROKEN}",

@@ -25,7 +25,7 @@ def test_a_bundle_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert bundle.base == support.BASE
     assert bundle.sealed == support.SEALED
     assert bundle.suites[SuiteName.FULL].ids == tuple(sorted(support.PASSING))
-    assert bundle.ground.import_path == "/work/repo/src"
+    assert bundle.ground.import_path == "/workspace/repo/src"
     path = tmp_path / "evaluator" / support.TASK / "bundle.json"
     assert bundle_bytes(read_bundle(path)) == path.read_bytes()
 
