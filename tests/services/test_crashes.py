@@ -52,15 +52,15 @@ class Driver:
     def start(cls, workspace: Workspace, home: Path, *arguments: str) -> "Driver":
         mark = uuid.uuid4().hex
         environment = {**os.environ, "FACTORIAL_TASKS": str(TASKS), "FACTORIAL_TEST_MARK": mark}
+        command = workspace.command("run", "mini.lock.json", "--root", str(home), *arguments)
         process = subprocess.Popen(
-            workspace.command("run", "mini.lock.json", "--root", str(home), *arguments),
+            # A test run in the background ignores SIGINT, and its children would inherit that.
+            ["env", "--default-signal=INT", *command],
             cwd=workspace.path,
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            # A test run in the background ignores SIGINT, and its children would inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         return cls(workspace, home, process, mark)
 
