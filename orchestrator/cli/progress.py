@@ -31,7 +31,11 @@ class RunView:
     def __enter__(self) -> "RunView":
         self._at_start = progress(self.root, self.lock)
         self._live = (
-            Live(get_renderable=self._render, console=self.console, refresh_per_second=0.5)
+            Live(
+                get_renderable=self._render,
+                console=self.console,
+                refresh_per_second=1 / REFRESH_SECONDS,
+            )
             if sys.stderr.isatty()
             else None
         )
