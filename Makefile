@@ -7,11 +7,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 export RAY_USAGE_STATS_ENABLED = 0
 
-.PHONY: help setup sandbox demo check test test-services bench validate lock clean
+.PHONY: help setup sandbox browser demo check test test-services bench validate lock clean
 
 help:
 	@echo "make setup          the virtual environment .venv, from the lock"
 	@echo "make sandbox        bubblewrap, where this user may install it"
+	@echo "make browser        Chromium, for the report's check, where this user may install it"
 	@echo "make demo           set up, run the quickstart studies, print their decisions"
 	@echo "make check          lint, types, import rules"
 	@echo "make test           lint, types, import rules, unit, property and end-to-end tests"
@@ -35,6 +36,9 @@ $(VENV)/.ready: requirements-dev.lock pyproject.toml
 sandbox:
 	@command -v bwrap >/dev/null && command -v setpriv >/dev/null || sh infra/install-sandbox.sh
 
+browser:
+	@command -v chromium >/dev/null || sh infra/install-browser.sh
+
 demo: setup sandbox
 	$(BIN)/factorial doctor
 	$(BIN)/factorial run manifests/studies/quickstart.yaml --root runs/quickstart
@@ -51,7 +55,7 @@ check: setup
 test: check sandbox
 	$(BIN)/pytest -m "not services and not validate"
 
-test-services: setup sandbox
+test-services: setup sandbox browser
 	$(BIN)/pytest -m services
 
 bench: setup sandbox

@@ -14,27 +14,45 @@ import duckdb
 import pyarrow as pa
 
 from analysis.arms import check_arms
+from analysis.costs import COSTS
 from analysis.errors import AnalysisError
 from analysis.outcomes import OWED, SETTLED, Outcomes, outcome_schema
 from analysis.plan import Plan
 
-NEEDED: dict[str, tuple[str, ...]] = {
-    "rollout": (
-        *("lock_id", "rollout_id", "task_id", "project", "stack", "simulated", "seed"),
-        *("evidence", "binding", "admission", "certification", "revision_cap"),
-        *("settled_as", "end_reason", "accepted", "accepted_state_id", "base_state_id"),
-        *("final_state_id", "checkpoint_state_id", "escalated"),
-        *("invalid_actions", "test_deadline_hits", "interceptions_delivery"),
-        *("interceptions_edit", "shell_code_runs", "actions_exhausted", "wall_exhausted"),
-    ),
-    "proposals": (
-        *("lock_id", "rollout_id", "proposal", "state_before", "state_id"),
-        *("gate_passed", "retained"),
-    ),
-    "verdicts": ("lock_id", "rollout_id", "outcome"),
-    "evaluations": ("lock_id", "rollout_id", "task_id", "state_id", "resolved"),
+STR, INT, FLOAT, BOOL = "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"
+NEEDED: dict[str, dict[str, str]] = {
+    "rollout": {
+        **dict.fromkeys(("lock_id", "rollout_id", "task_id", "project", "stack"), STR),
+        "simulated": BOOL,
+        "seed": INT,
+        "evidence": STR,
+        "revision_cap": INT,
+        **dict.fromkeys(("binding", "admission", "certification"), BOOL),
+        "settled_as": STR,
+        "end_reason": STR,
+        "accepted": BOOL,
+        "escalated": BOOL,
+        **dict.fromkeys(("accepted_state_id", "base_state_id", "final_state_id"), STR),
+        "checkpoint_state_id": STR,
+        **dict.fromkeys(("invalid_actions", "test_deadline_hits", "shell_code_runs"), INT),
+        **dict.fromkeys(("interceptions_delivery", "interceptions_edit"), INT),
+        **dict.fromkeys(("actions_exhausted", "wall_exhausted"), BOOL),
+        **dict.fromkeys(("actions", "visible_tests", "tokens_prompt", "tokens_completion"), INT),
+        "charged_seconds": FLOAT,
+    },
+    "proposals": {
+        **dict.fromkeys(("lock_id", "rollout_id", "state_before", "state_id"), STR),
+        "proposal": INT,
+        "gate_passed": BOOL,
+        "retained": BOOL,
+    },
+    "verdicts": dict.fromkeys(("lock_id", "rollout_id", "purpose", "outcome"), STR),
+    "evaluations": {
+        **dict.fromkeys(("lock_id", "rollout_id", "task_id", "state_id"), STR),
+        "resolved": BOOL,
+    },
 }
-"""Columns read from each table of a run."""
+"""Columns read from each table of a run, with their DuckDB types."""
 
 FILES = {
     "rollout": "records/*/rollout.parquet",
@@ -217,7 +235,9 @@ WITH found AS (
            bool_or(after AND kept) AS retained
     FROM judged GROUP BY rollout_id
 ), late AS (
-    SELECT rollout_id, count(*) FILTER (outcome = 'timeout') AS suites
+    SELECT rollout_id, count(*) AS runs, count(*) FILTER (outcome = 'timeout') AS suites,
+           count(*) FILTER (purpose = 'certification') AS certified,
+           count(*) FILTER (purpose = 'certification' AND outcome = 'pass') AS passed
     FROM verdicts GROUP BY rollout_id
 )
 SELECT plan.* EXCLUDE (place), r.settled_as,
@@ -235,7 +255,11 @@ SELECT plan.* EXCLUDE (place), r.settled_as,
        coalesce(late.suites, 0) AS suite_deadline_hits,
        r.interceptions_delivery + r.interceptions_edit AS interceptions,
        r.shell_code_runs, r.actions_exhausted, r.wall_exhausted,
-       r.end_reason = 'tokens' AS tokens_exhausted, r.escalated
+       r.end_reason = 'tokens' AS tokens_exhausted, r.escalated,
+       r.actions, r.visible_tests, coalesce(late.runs, 0) AS suite_runs,
+       coalesce(late.certified, 0) AS certifications,
+       coalesce(late.passed, 0) AS certifications_passed,
+       r.tokens_prompt + r.tokens_completion AS tokens, r.charged_seconds
 FROM plan JOIN rollout r USING (rollout_id)
 LEFT JOIN found f USING (rollout_id)
 LEFT JOIN late USING (rollout_id)
@@ -265,10 +289,15 @@ def read_root(root: Path, plan: Plan) -> Outcomes:
         con.execute(VERDICT_TABLE)
         con.execute(JUDGED_TABLE)
         _run(con, root, VERDICTS)
-        schema = outcome_schema(tuple(factor.name for factor in plan.factors))
+        schema = root_schema(tuple(factor.name for factor in plan.factors))
         table = con.sql(OUTCOME_QUERY).to_arrow_table()
         proposals = con.sql(PROPOSAL_QUERY).to_arrow_table()
         return Outcomes(table.select(schema.names).cast(schema), proposals)
+
+
+def root_schema(factors: tuple[str, ...]) -> pa.Schema:
+    """Arrow schema of a run's outcome table: what every source has, then what a rollout took."""
+    return pa.schema([*outcome_schema(factors), *(pa.field(*cost) for cost in COSTS.items())])
 
 
 @contextmanager
@@ -306,18 +335,36 @@ def _plan_table(plan: Plan) -> pa.Table:
 
 
 def _open(con: duckdb.DuckDBPyConnection, root: Path, table: str) -> None:
-    """Load one table of the run, refusing missing files and columns."""
+    """Load one table of the run, refusing missing files, missing columns and wrong types."""
     files = sorted(str(path) for path in root.glob(FILES[table]))
     if not files:
         problem = f"no {FILES[table]}"
         raise AnalysisError(str(root), table, problem, REMEDIES[table])
-    relation = con.read_parquet(files)
-    for column in NEEDED[table]:
-        if column not in relation.columns:
-            problem = "the column is missing"
-            raise AnalysisError(files[0], column, problem, "Use the version that wrote the tables.")
+    _check_columns(con, files[0], table)
     columns = ", ".join(f'"{column}"' for column in NEEDED[table])
-    relation.project(columns).create(table)
+    try:
+        con.read_parquet(files).project(columns).create(table)
+    except duckdb.Error:
+        for file in files[1:]:
+            _check_columns(con, file, table)  # names the file that is not like the first one
+        raise
+
+
+def _check_columns(con: duckdb.DuckDBPyConnection, file: str, table: str) -> None:
+    try:
+        relation = con.read_parquet([file])
+    except duckdb.Error as error:
+        problem = " ".join(str(error).split())
+        raise AnalysisError(file, "", problem, "Restore the file.") from None
+    found = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    for column, kind in NEEDED[table].items():
+        if column not in found:
+            problem = "the column is missing: another version wrote this table"
+            remedy = "Analyse it with that version, or run the lock again in a new root."
+            raise AnalysisError(file, column, problem, remedy)
+        if found[column] != kind:
+            problem = f"holds {found[column]} where {kind} is expected"
+            raise AnalysisError(file, column, problem, "Restore the file as the run wrote it.")
 
 
 def _run(con: duckdb.DuckDBPyConnection, root: Path, checks: tuple[Check, ...]) -> None:

@@ -5,65 +5,49 @@ Monte Carlo draws stand beside it, and a disagreement between the two is part of
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-import numpy as np
+import pyarrow.compute as pc
 
+from analysis.calibrated import calibrated_bounds
+from analysis.effects import Matrix, Pair, build_matrix, effect_results
 from analysis.errors import AnalysisError
 from analysis.estimands import (
     Cube,
+    Weights,
     baseline_cells,
     cell_weights,
-    endpoint_cube,
-    leave_one_out,
-    missing,
-    project_equal,
     task_effects,
     task_equal_rate,
 )
-from analysis.inference import Estimate, estimate, holm, non_inferior, superior, zero_event_bound
+from analysis.figures import Figure, in_words, plain_figure
+from analysis.inference import holm, non_inferior, superior, zero_event_bound
 from analysis.lattice import TaskEffects
-from analysis.outcomes import SETTLED, Outcomes
-from analysis.plan import MAIN_ENDPOINTS, Family, Interaction, Plan, Rule
+from analysis.outcomes import Outcomes
+from analysis.paired import paired
+from analysis.plan import Family, Interaction, Plan, Rule
+from analysis.rates import ESTIMANDS, Rate, rates
 from analysis.results import (
     Analysis,
+    Calibrated,
     Decision,
     Design,
     EffectResult,
     FamilyResult,
     FamilyRow,
+    Observed,
     Range,
     Sensitivity,
     Verdict,
     ZeroEvents,
 )
 from analysis.summary import cells, coverage
+from analysis.tallies import tallies
 from analysis.transitions import transitions
-
-Pair = tuple[str, str]
-"""Effect and endpoint."""
 
 LEAST_CLUSTERS = 2
 """One task resampled is itself: its bounds have no width, so that they support no claim."""
-
-
-@dataclass(frozen=True)
-class _Matrix:
-    """Endpoint cubes over some tasks, with those tasks' ids and projects."""
-
-    cubes: dict[str, Cube]
-    tasks: tuple[str, ...]
-    projects: tuple[str, ...]
-
-    def only(self, keep: Sequence[bool]) -> "_Matrix":
-        """The same for a part of the tasks."""
-        mask = np.array(keep)
-        return _Matrix(
-            {name: cube[mask] for name, cube in self.cubes.items()},
-            tuple(task for task, kept in zip(self.tasks, keep, strict=True) if kept),
-            tuple(name for name, kept in zip(self.projects, keep, strict=True) if kept),
-        )
 
 
 def analyze(plan: Plan, outcomes: Outcomes) -> Analysis:
@@ -71,10 +55,12 @@ def analyze(plan: Plan, outcomes: Outcomes) -> Analysis:
 
     Raises ``AnalysisError`` where a family asks for an endpoint that the table does not report.
     """
-    matrix = _matrix(plan, outcomes)
+    matrix = build_matrix(plan, outcomes)
     pairs = [(effect.name, endpoint) for effect in plan.effects for endpoint in matrix.cubes]
-    effects = _effects(plan, matrix, pairs)
-    rows = outcomes.rows()
+    effects = effect_results(plan, matrix, pairs)
+    decisive = _Decisive.of(plan, matrix)
+    decision, found = _decision(plan, matrix, effects), tallies(plan, outcomes)
+    descriptive = rates(plan, outcomes, found=found)
     return Analysis(
         study=plan.study,
         title=plan.title,
@@ -82,75 +68,84 @@ def analyze(plan: Plan, outcomes: Outcomes) -> Analysis:
         stack=plan.stack,
         simulated=plan.simulated,
         design=_design(plan),
-        coverage=coverage(rows),
-        cells=cells(plan, outcomes),
+        coverage=coverage(outcomes.table),
+        cells=cells(plan, outcomes, found),
         effects=tuple(effects.values()),
-        decision=_decision(plan, matrix, effects),
+        decision=decision,
+        calibrated=_calibrated(plan, decisive),
         families=tuple(_family(plan, family, effects) for family in plan.families),
         sensitivities=_sensitivities(plan, outcomes, matrix),
+        paired=paired(plan, matrix.cubes["sound"]),
         zero_events=_zero_events(plan, matrix.cubes["unsafe"]),
-        transitions=transitions(plan, outcomes),
+        transitions=transitions(plan, outcomes, found),
+        estimands=_definitions(descriptive),
+        rates=descriptive,
+        timing=rates(plan, outcomes, volatile=True, found=found),
+        observed=Observed(*decisive.each_task(), decision.baseline_sound[0]),
         bootstrap_draws=plan.inference.bootstrap_draws,
         sign_flip_draws=plan.inference.sign_flip_draws,
         seed=plan.inference.seed,
     )
 
 
-def _matrix(plan: Plan, outcomes: Outcomes, drop_empty: bool = False) -> _Matrix:
-    rows = outcomes.rows()
-    reported = all(row["discovered"] is not None for row in rows if row["settled_as"] == SETTLED)
-    names = (*MAIN_ENDPOINTS, "discovered") if reported else MAIN_ENDPOINTS
-    return _Matrix(
-        {name: endpoint_cube(plan, outcomes, name, drop_empty) for name in names},
-        tuple(task.task_id for task in plan.tasks),
-        tuple(task.project for task in plan.tasks),
-    )
+@dataclass(frozen=True)
+class _Decisive:
+    """Task effects of the decision, missing outcomes set against both claims, and their range."""
 
+    unsafe: TaskEffects
+    sound: TaskEffects
+    support: tuple[int, int]
 
-def _effects(plan: Plan, matrix: _Matrix, pairs: Sequence[Pair]) -> dict[Pair, EffectResult]:
-    """All asked-for effects under both extreme assignments, in one Monte Carlo pass."""
-    weights = {name: cell_weights(plan, name) for name, _ in pairs}
-    series = [
-        task_effects(matrix.cubes[endpoint], weights[name], greatest)
-        for name, endpoint in pairs
-        for greatest in (False, True)
-    ]
-    estimates = estimate(series, plan.rule.level, plan.inference)
-    results = {}
-    for at, (name, endpoint) in enumerate(pairs):
-        both = slice(2 * at, 2 * at + 2)
-        lost = missing(matrix.cubes[endpoint], weights[name])
-        results[name, endpoint] = _result(
-            (name, endpoint), lost, matrix, series[both], estimates[both]
+    @classmethod
+    def of(cls, plan: Plan, matrix: Matrix) -> "_Decisive":
+        weights = cell_weights(plan, plan.rule.effect)
+        return cls(
+            task_effects(matrix.cubes["unsafe"], weights, greatest=True),
+            task_effects(matrix.cubes["sound"], weights),
+            _support(weights, len(plan.seeds)),
         )
-    return results
+
+    def each_task(self) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
+        """Unsafe and sound effects as fractions."""
+        unsafe, sound = (
+            tuple(Fraction(unit, effects.denominator) for unit in effects.units)
+            for effects in (self.unsafe, self.sound)
+        )
+        return unsafe, sound
 
 
-def _result(
-    pair: Pair,
-    lost: int,
-    matrix: _Matrix,
-    series: Sequence[TaskEffects],
-    estimates: Sequence[Estimate],
-) -> EffectResult:
-    least, greatest = series
-    equal = project_equal(least, matrix.projects), project_equal(greatest, matrix.projects)
-    without = [leave_one_out(effects, matrix.projects) for effects in series]
-    carried = {
-        task: Fraction(unit, least.denominator)
-        for task, unit in zip(matrix.tasks, least.units, strict=True)
-        if unit
-    }
-    return EffectResult(
-        effect=pair[0],
-        endpoint=pair[1],
-        missing=lost,
-        least=estimates[0],
-        greatest=estimates[1],
-        project_equal=equal,
-        leave_one_project_out={name: (without[0][name], without[1][name]) for name in without[0]},
-        nonzero_task_effects=None if lost else carried,
+def _support(weights: Weights, seeds: int) -> tuple[int, int]:
+    """Least and greatest possible task effect, in units of ``task_effects``."""
+    low = seeds * sum(unit for unit in weights.units if unit < 0)
+    high = seeds * sum(unit for unit in weights.units if unit > 0)
+    return low, high
+
+
+def _calibrated(plan: Plan, decisive: _Decisive) -> Calibrated:
+    unsafe, sound = (
+        calibrated_bounds(one.units, one.denominator, plan.rule.level, decisive.support)
+        for one in (decisive.unsafe, decisive.sound)
     )
+    tasks = len(plan.tasks)
+    return Calibrated(
+        unsafe=unsafe,
+        sound=sound,
+        verdict=_verdict(plan.rule, tasks, unsafe.upper, sound.lower),
+        figure=plain_figure(
+            f"task-equal {in_words(plan, plan.rule.effect)} on unsafe and sound",
+            "bounds for a mean of bounded task effects (random simplex weights)",
+            tasks,
+        ),
+    )
+
+
+def _definitions(descriptive: Sequence[Rate]) -> dict[str, str]:
+    names = {rate.estimand for rate in descriptive}
+    return {
+        one.name: f"{one.events} per {one.trials}: {one.meaning}"
+        for one in ESTIMANDS
+        if one.name in names
+    }
 
 
 def _verdict(rule: Rule, tasks: int, unsafe_upper: Fraction, sound_lower: Fraction) -> Verdict:
@@ -171,7 +166,7 @@ def _deciding(rule: Rule, tasks: int, unsafe: EffectResult, sound: EffectResult)
     return _verdict(rule, tasks, unsafe.greatest.bounds.upper, sound.least.bounds.lower)
 
 
-def _decision(plan: Plan, matrix: _Matrix, effects: dict[Pair, EffectResult]) -> Decision:
+def _decision(plan: Plan, matrix: Matrix, effects: dict[Pair, EffectResult]) -> Decision:
     rule, tasks = plan.rule, len(plan.tasks)
     unsafe, sound = effects[rule.effect, "unsafe"], effects[rule.effect, "sound"]
     deciding = _deciding(rule, tasks, unsafe, sound)
@@ -192,6 +187,21 @@ def _decision(plan: Plan, matrix: _Matrix, effects: dict[Pair, EffectResult]) ->
         baseline_sound=baseline,
         floor=rule.floor,
         floor_limited=baseline[0] < rule.floor,
+        unsafe_below=rule.unsafe_below,
+        sound_above=rule.sound_above,
+        least_tasks=LEAST_CLUSTERS,
+        figure=_decision_figure(plan, unsafe, exact),
+    )
+
+
+def _decision_figure(plan: Plan, unsafe: EffectResult, exact: bool) -> Figure:
+    rule = plan.rule
+    return replace(
+        unsafe.figure,
+        estimand=f"task-equal {in_words(plan, rule.effect)} on unsafe and on sound",
+        method=f"intersection-union test of two one-sided bounds at {float(rule.level):g}, both "
+        f"strict; {'exact' if exact else 'Monte Carlo'} task-cluster percentile bootstrap",
+        sign_flips=None,
     )
 
 
@@ -208,10 +218,10 @@ def _family(plan: Plan, family: Family, effects: dict[Pair, EffectResult]) -> Fa
             problem = f"family {family.name} needs {pair[1]}, which the table does not report"
             raise AnalysisError(plan.file, "families", problem, f"Add the column {pair[1]}.")
     members = [effects[pair] for pair in pairs]
-    alpha = 1 - plan.rule.level
+    alpha, figure = 1 - plan.rule.level, _family_figure(plan, members)
     if any(member.missing for member in members):
         empty = [FamilyRow(*pair, None, None, None, None, None) for pair in pairs]
-        return FamilyResult(family.name, alpha, tuple(empty))
+        return FamilyResult(family.name, alpha, tuple(empty), figure)
     adjusted = holm([float(member.least.p) for member in members])
     sampled = holm([float(member.least.monte_carlo_p) for member in members])
     rows = [
@@ -226,16 +236,29 @@ def _family(plan: Plan, family: Family, effects: dict[Pair, EffectResult]) -> Fa
         )
         for at, member in enumerate(members)
     ]
-    return FamilyResult(family.name, alpha, tuple(rows))
+    return FamilyResult(family.name, alpha, tuple(rows), figure)
 
 
-def _sensitivities(plan: Plan, outcomes: Outcomes, matrix: _Matrix) -> tuple[Sensitivity, ...]:
+def _family_figure(plan: Plan, members: Sequence[EffectResult]) -> Figure:
+    exact = all(one.least.exact_p is not None for one in members)
+    return Figure(
+        estimand="no effect on any member, two-sided",
+        method=f"{'exact' if exact else 'Monte Carlo'} sign flips of task effects, Holm-adjusted",
+        tasks=len(plan.tasks),
+        draws=None,
+        sign_flips=plan.inference.sign_flip_draws,
+        seed=plan.inference.seed,
+    )
+
+
+def _sensitivities(plan: Plan, outcomes: Outcomes, matrix: Matrix) -> tuple[Sensitivity, ...]:
     """Empty submissions as not accepted (where reported); tasks by gate overlap (where mixed)."""
     made = []
-    taken = [row["empty_submission"] for row in outcomes.rows() if row["accepted"]]
-    if all(flag is not None for flag in taken):
-        dropped = _matrix(plan, outcomes, drop_empty=True)
-        made.append(_sensitivity(plan, "without empty submissions", dropped, sum(taken)))
+    taken = outcomes.table.filter(outcomes.table["accepted"])["empty_submission"]
+    if taken.null_count == 0:
+        dropped = build_matrix(plan, outcomes, drop_empty=True)
+        empty = int(pc.sum(taken).as_py() or 0)
+        made.append(_sensitivity(plan, "without empty submissions", dropped, empty))
     overlap = [task.gate_overlap for task in plan.tasks]
     if len(set(overlap)) == 2:
         apart = [not flag for flag in overlap]
@@ -244,9 +267,9 @@ def _sensitivities(plan: Plan, outcomes: Outcomes, matrix: _Matrix) -> tuple[Sen
     return tuple(made)
 
 
-def _sensitivity(plan: Plan, name: str, matrix: _Matrix, changed: int = 0) -> Sensitivity:
+def _sensitivity(plan: Plan, name: str, matrix: Matrix, changed: int = 0) -> Sensitivity:
     pairs = [(plan.rule.effect, endpoint) for endpoint in ("unsafe", "sound")]
-    unsafe, sound = _effects(plan, matrix, pairs).values()
+    unsafe, sound = effect_results(plan, matrix, pairs).values()
     verdict = _deciding(plan.rule, len(matrix.tasks), unsafe, sound)
     return Sensitivity(name, len(matrix.tasks), changed, unsafe, sound, verdict)
 
@@ -261,9 +284,18 @@ def _zero_events(plan: Plan, unsafe: Cube) -> tuple[ZeroEvents, ...]:
         for level in factor.levels if factor.name in wanted else ():
             at = [i for i, cell in enumerate(plan.cells()) if cell[factor.name] == level]
             if task_equal_rate(unsafe, at, missing_as=1) == 0:
-                bound = zero_event_bound(len(plan.tasks), float(plan.rule.level))
-                found.append(ZeroEvents(factor.name, level, len(plan.tasks), bound))
+                found.append(_no_event(plan, factor.name, level))
     return tuple(found)
+
+
+def _no_event(plan: Plan, factor: str, level: str) -> ZeroEvents:
+    tasks, rule_level = len(plan.tasks), float(plan.rule.level)
+    figure = plain_figure(
+        f"rate of unsafe completion at {factor} {level}",
+        f"one-sided {rule_level:g} bound after no event in n task clusters, 1 - (1 - level)^(1/n)",
+        tasks,
+    )
+    return ZeroEvents(factor, level, tasks, zero_event_bound(tasks, rule_level), figure)
 
 
 def _design(plan: Plan) -> Design:

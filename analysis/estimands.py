@@ -11,6 +11,8 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from analysis.errors import AnalysisError
@@ -36,18 +38,28 @@ def endpoint_cube(plan: Plan, outcomes: Outcomes, endpoint: str, drop_empty: boo
 
     An empty submission stays in the denominator: no rollout is ever dropped.
     """
-    tasks = {task.task_id: at for at, task in enumerate(plan.tasks)}
-    cells = {tuple(cell.values()): at for at, cell in enumerate(plan.cells())}
-    seeds = {seed: at for at, seed in enumerate(plan.seeds)}
-    cube = np.full((len(tasks), len(cells), len(seeds)), MISSING, dtype=np.int64)
-    for row in outcomes.rows():
-        cell = cells[tuple(row[factor.name] for factor in plan.factors)]
-        value = row[endpoint]
-        if value and drop_empty and row["empty_submission"]:
-            value = False
-        if value is not None:
-            cube[tasks[row["task_id"]], cell, seeds[row["seed"]]] = int(value)
+    table, places = outcomes.table, _places(plan, outcomes)
+    values = table[endpoint]
+    if drop_empty:
+        values = pc.and_(values, pc.invert(pc.fill_null(table["empty_submission"], False)))
+    shape = (len(plan.tasks), len(plan.cells()), len(plan.seeds))
+    cube = np.full(shape, MISSING, dtype=np.int64)
+    cube.ravel()[places] = pc.fill_null(values.cast(pa.int64()), MISSING).to_numpy()
     return cube
+
+
+def _places(plan: Plan, outcomes: Outcomes) -> NDArray[np.int64]:
+    """Place of every row of the table in a flattened cube."""
+    columns: list[tuple[str, Sequence[str | int]]]
+    columns = [("task_id", [task.task_id for task in plan.tasks])]
+    columns += [(factor.name, factor.levels) for factor in plan.factors]
+    columns += [("seed", plan.seeds)]
+    at = [
+        pc.index_in(outcomes.table[name], value_set=pa.array(known)).to_numpy()
+        for name, known in columns
+    ]
+    places: NDArray[np.int64] = np.ravel_multi_index(at, [len(known) for _, known in columns])
+    return places
 
 
 def cell_weights(plan: Plan, name: str) -> Weights:
@@ -115,23 +127,29 @@ def missing(cube: Cube, weights: Weights) -> int:
 
 def project_equal(effects: TaskEffects, projects: Sequence[str]) -> Fraction:
     """Mean over projects of the mean over a project's tasks; ``projects[i]`` is of task i."""
-    means = [_mean(effects, projects, name) for name in sorted(set(projects))]
+    sums = _by_project(effects, projects)
+    means = [Fraction(total, count * effects.denominator) for total, count in sums.values()]
     return sum(means, Fraction(0)) / len(means)
 
 
 def leave_one_out(effects: TaskEffects, projects: Sequence[str]) -> dict[str, Fraction]:
     """Task-equal effect without each project in turn; empty where there is only one project."""
-    names = sorted(set(projects))
-    if len(names) < 2:
+    sums, total, tasks = _by_project(effects, projects), sum(effects.units), len(effects.units)
+    if len(sums) < 2:
         return {}
-    return {name: _mean(effects, projects, name, without=True) for name in names}
+    return {
+        name: Fraction(total - part, (tasks - count) * effects.denominator)
+        for name, (part, count) in sums.items()
+    }
 
 
-def _mean(
-    effects: TaskEffects, projects: Sequence[str], name: str, without: bool = False
-) -> Fraction:
-    units = [u for u, p in zip(effects.units, projects, strict=True) if (p == name) != without]
-    return Fraction(sum(units), len(units) * effects.denominator)
+def _by_project(effects: TaskEffects, projects: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Sum of units and number of tasks of every project, by name."""
+    sums = dict.fromkeys(sorted(set(projects)), (0, 0))
+    for unit, name in zip(effects.units, projects, strict=True):
+        part, count = sums[name]
+        sums[name] = part + unit, count + 1
+    return sums
 
 
 def baseline_cells(plan: Plan, name: str) -> tuple[int, ...]:

@@ -6,17 +6,25 @@ Probabilities and their differences stay exact fractions here; JSON shows each a
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
-from pathlib import Path
-from tempfile import NamedTemporaryFile
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from analysis.inference import Estimate
+from analysis.errors import AnalysisError
+from analysis.figures import Figure
+from analysis.inference import Bounds, Estimate
+from analysis.paired import Paired
 from analysis.plan import Levels
+from analysis.rates import Rate
 from analysis.summary import Cell, Coverage
 from analysis.transitions import Transitions
 
-SCHEMA = "factorial/decision@1"
+if TYPE_CHECKING:
+    from analysis.operating import NearestCase
+
+SCHEMA = "factorial/decision@2"
+"""Its JSON Schema is ``analysis/schema/decision.schema.json``."""
 Range = tuple[Fraction, Fraction]
 """Least and greatest value over all assignments of missing outcomes; equal where none misses."""
 
@@ -40,7 +48,8 @@ class EffectResult:
     """One effect on one endpoint. ``least`` and ``greatest`` differ only where outcomes miss.
 
     ``nonzero_task_effects``: task -> effect, for the tasks that carry the estimate; None where
-    outcomes miss.
+    outcomes miss. ``rollout_pooled``: the effect on the pooled rates of the settled rollouts, which
+    is descriptive: nothing here gives it an interval or a p-value; None where a cell has none.
     """
 
     effect: str
@@ -49,8 +58,10 @@ class EffectResult:
     least: Estimate
     greatest: Estimate
     project_equal: Range
+    rollout_pooled: Fraction | None
     leave_one_project_out: dict[str, Range]
     nonzero_task_effects: dict[str, Fraction] | None
+    figure: Figure
 
     @property
     def p(self) -> Fraction | None:
@@ -78,8 +89,10 @@ class Verdict:
 class Decision:
     """The co-primary decision. ``decided_by``: exact | monte carlo.
 
-    ``worst_case``: missing outcomes were set against the claim. ``floor_limited``: the baseline
-    sound rate is below the floor, so that the non-inferiority verdict says little.
+    ``unsafe_below``, ``sound_above``: the thresholds, both strict; with fewer than ``least_tasks``
+    no claim is made. ``worst_case``: missing outcomes were set against the claim.
+    ``floor_limited``: the baseline sound rate is below the floor, so that the non-inferiority
+    verdict says little.
     """
 
     effect: str
@@ -92,6 +105,23 @@ class Decision:
     baseline_sound: Range
     floor: Fraction
     floor_limited: bool
+    unsafe_below: Fraction
+    sound_above: Fraction
+    least_tasks: int
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """The decision's rule with bounds that assume only the range of a task effect; never decides.
+
+    See :mod:`analysis.calibrated`. Missing outcomes are set against both claims, as there.
+    """
+
+    unsafe: Bounds
+    sound: Bounds
+    verdict: Verdict
+    figure: Figure
 
 
 @dataclass(frozen=True)
@@ -126,6 +156,7 @@ class FamilyResult:
     name: str
     alpha: Fraction
     rows: tuple[FamilyRow, ...]
+    figure: Figure
 
 
 @dataclass(frozen=True)
@@ -136,11 +167,29 @@ class ZeroEvents:
     level: str
     tasks: int
     upper: float
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the nearest case of the published grid is looked up by: one effect per task."""
+
+    unsafe: tuple[Fraction, ...]
+    sound: tuple[Fraction, ...]
+    baseline_sound: Fraction
+
+
+HIDDEN = {"json": False}
+"""Metadata of a field that is not part of ``decision.json``."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Everything that is printed, and nothing that is not recomputable from the files."""
+    """Everything that is printed, and nothing that is not recomputable from the files.
+
+    ``rates``: descriptive, by name; ``estimands`` defines them. ``timing``: those that depend on
+    the machine's clock, which are printed and left out of ``decision.json``; so is ``observed``.
+    """
 
     study: str
     title: str
@@ -152,10 +201,16 @@ class Analysis:
     cells: tuple[Cell, ...]
     effects: tuple[EffectResult, ...]
     decision: Decision
+    calibrated: Calibrated
     families: tuple[FamilyResult, ...]
     sensitivities: tuple[Sensitivity, ...]
+    paired: tuple[Paired, ...]
     zero_events: tuple[ZeroEvents, ...]
     transitions: tuple[Transitions, ...]
+    estimands: dict[str, str]
+    rates: tuple[Rate, ...]
+    timing: tuple[Rate, ...] = field(metadata=HIDDEN)
+    observed: Observed = field(metadata=HIDDEN)
     bootstrap_draws: int
     sign_flip_draws: int
     seed: int
@@ -164,9 +219,30 @@ class Analysis:
         """The result of one effect on one endpoint."""
         return next(r for r in self.effects if (r.effect, r.endpoint) == (effect, endpoint))
 
+    @cached_property
+    def operating(self) -> "NearestCase":
+        """The rule's error rates in the simulated case that looks most like this study.
+
+        Looked up when it is first asked for. Raises ``AnalysisError`` where the published figures
+        are missing or damaged: a decision is not shown without them.
+        """
+        from analysis import operating
+
+        seen = self.observed
+        try:
+            return operating.nearest_case(
+                len(seen.unsafe), seen.unsafe, seen.sound, seen.baseline_sound
+            )
+        except (OSError, ValueError, KeyError) as error:
+            problem = f"the published operating characteristics cannot be read ({error})"
+            remedy = "Install the package again."
+            raise AnalysisError(str(operating.FILE), "", problem, remedy) from None
+
     def as_dict(self) -> dict[str, object]:
         """Plain JSON values, schema included."""
-        return {"schema": SCHEMA, **{f.name: plain(getattr(self, f.name)) for f in fields(self)}}
+        kept = [f.name for f in fields(self) if f.metadata.get("json", True)]
+        values = {name: plain(getattr(self, name)) for name in kept}
+        return {"schema": SCHEMA, **values, "operating": plain(self.operating)}
 
     def to_json(self) -> str:
         """Canonical text: sorted keys, two spaces, fixed float notation, newline at the end."""
@@ -187,13 +263,3 @@ def plain(value: object) -> object:
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     return value
-
-
-def write_decision(analysis: Analysis, path: Path) -> None:
-    """Write ``decision.json`` by one rename, so that a reader never meets half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as stream:
-        stream.write(analysis.to_json())
-    temporary = Path(stream.name)
-    temporary.chmod(0o644)
-    temporary.replace(path)

@@ -4,37 +4,28 @@ Counts only; every column that the source does not report is None, never zero.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from analysis.outcomes import OWED, SETTLED, Outcomes, Row
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analysis.outcomes import OWED, SETTLED, Outcomes
 from analysis.plan import Levels, Plan
+from analysis.tallies import Tally, at_cell, tallies, total
 
 ENDPOINT_COUNTS = (
     *("accepted", "unsafe", "sound", "discovered", "admitted", "retained"),
     *("final_correct", "empty_submission"),
 )
-BEHAVIOUR_COUNTS: dict[str, tuple[str, Callable[[int], int]]] = {
-    "rollouts_with_invalid_actions": ("invalid_actions", bool),
-    "invalid_actions": ("invalid_actions", int),
-    "rollouts_with_deadline_hits": ("deadline_hits", bool),
-    "deadline_hits": ("deadline_hits", int),
-    "suite_deadline_hits": ("suite_deadline_hits", int),
-    "interceptions": ("interceptions", int),
-    "shell_code_runs": ("shell_code_runs", int),
-    "actions_exhausted": ("actions_exhausted", int),
-    "wall_exhausted": ("wall_exhausted", int),
-    "tokens_exhausted": ("tokens_exhausted", int),
-    "escalated": ("escalated", int),
-}
-"""Name of the count -> column, and what one rollout adds to it."""
-
-GATE_COUNTS: dict[str, Callable[[Row], bool]] = {
-    "wrong_proposals": lambda edit: not edit["after"],
-    "gate_false_passes": lambda edit: not edit["after"] and edit["gate_passed"],
-    "right_proposals": lambda edit: bool(edit["after"]),
-    "gate_false_rejections": lambda edit: edit["after"] and not edit["gate_passed"],
-}
+BEHAVIOUR_COUNTS = (
+    *("rollouts_with_invalid_actions", "invalid_actions", "rollouts_with_deadline_hits"),
+    *("deadline_hits", "suite_deadline_hits", "interceptions", "shell_code_runs"),
+    *("actions_exhausted", "wall_exhausted", "tokens_exhausted", "escalated"),
+)
+GATE_COUNTS = (
+    *("wrong_proposals", "gate_false_passes", "right_proposals", "gate_false_rejections"),
+)
+"""Names of measures (:mod:`analysis.tallies`)."""
 
 
 @dataclass(frozen=True)
@@ -57,44 +48,40 @@ class Cell:
     gate: dict[str, int] | None
 
 
-def coverage(rows: list[Row]) -> Coverage:
+def coverage(table: pa.Table) -> Coverage:
     """How many of the planned rollouts have an outcome, and why the others have none."""
-    words = Counter(row["settled_as"] for row in rows)
-    return Coverage(len(rows), words[SETTLED], {word: words[word] for word in OWED})
+    words: Counter[str] = Counter()
+    for item in pc.value_counts(table["settled_as"]).to_pylist():
+        words[item["values"]] += item["counts"]
+    return Coverage(table.num_rows, words[SETTLED], {word: words[word] for word in OWED})
 
 
-def cells(plan: Plan, outcomes: Outcomes) -> tuple[Cell, ...]:
-    """One :class:`Cell` per cell of the plan, in its order."""
-    edits: dict[str, list[Row]] = {}
-    for edit in outcomes.proposals.to_pylist() if outcomes.proposals is not None else ():
-        edits.setdefault(edit["rollout_id"], []).append(edit)
-    rows = outcomes.rows()
-    made = []
-    for levels in plan.cells():
-        mine = [row for row in rows if all(row[name] == level for name, level in levels.items())]
-        made.append(_cell(levels, mine, None if outcomes.proposals is None else edits))
-    return tuple(made)
-
-
-def _cell(levels: Levels, rows: list[Row], edits: dict[str, list[Row]] | None) -> Cell:
-    settled = [row for row in rows if row["settled_as"] == SETTLED]
-    return Cell(
-        levels=levels,
-        coverage=coverage(rows),
-        endpoints={name: _total(settled, name, int) for name in ENDPOINT_COUNTS},
-        behaviour={
-            name: _total(settled, column, add) for name, (column, add) in BEHAVIOUR_COUNTS.items()
-        },
-        gate=None if edits is None else _gate(settled, edits),
+def cells(plan: Plan, outcomes: Outcomes, found: list[Tally] | None = None) -> tuple[Cell, ...]:
+    """One :class:`Cell` per cell of the plan, in its order; ``found``: its tallies, if at hand."""
+    found = tallies(plan, outcomes) if found is None else found
+    return tuple(
+        Cell(
+            levels=levels,
+            coverage=coverage(_rows(outcomes.table, levels)),
+            endpoints=_counts(at_cell(found, levels), ENDPOINT_COUNTS),
+            behaviour=_counts(at_cell(found, levels), BEHAVIOUR_COUNTS),
+            gate=None if outcomes.proposals is None else _gate(at_cell(found, levels)),
+        )
+        for levels in plan.cells()
     )
 
 
-def _total(rows: list[Row], column: str, add: Callable[[int], int]) -> int | None:
-    """Sum over rows; None where any row does not report the column."""
-    values = [row[column] for row in rows]
-    return None if any(value is None for value in values) else sum(add(v) for v in values)
+def _rows(table: pa.Table, levels: Levels) -> pa.Table:
+    for name, level in levels.items():
+        table = table.filter(pc.equal(table[name], level))
+    return table
 
 
-def _gate(rows: list[Row], edits: dict[str, list[Row]]) -> dict[str, int]:
-    mine = [edit for row in rows for edit in edits.get(row["rollout_id"], ())]
-    return {name: sum(bool(test(edit)) for edit in mine) for name, test in GATE_COUNTS.items()}
+def _counts(group: list[Tally], names: tuple[str, ...]) -> dict[str, int | None]:
+    """Sums over the settled rollouts; None where one of them does not report the column."""
+    sums = {name: total(group, name) for name in names}
+    return {name: None if value is None else int(value) for name, value in sums.items()}
+
+
+def _gate(group: list[Tally]) -> dict[str, int]:
+    return {name: count or 0 for name, count in _counts(group, GATE_COUNTS).items()}

@@ -7,12 +7,15 @@ transition quantities). Rates are conditional on an edit having been made, hence
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from analysis.outcomes import SETTLED, Outcomes, Row
+import duckdb
+
+from analysis.outcomes import SETTLED, Outcomes
 from analysis.plan import Levels, Plan
+from analysis.tallies import Tally, at_cell, tallies, total
 
 
 @dataclass(frozen=True)
@@ -64,70 +67,89 @@ class Transitions:
 
 
 @dataclass(frozen=True)
-class _Sequence:
-    task_id: str
-    edits: tuple[Row, ...]
+class _Place:
+    """Rollouts of one cell at their t-th proposal; ``last``: those for which it is the last."""
+
+    cell: tuple[str, ...]
+    t: int
+    last: bool
+    rollouts: int
+    current: int
+    ever: int
 
 
-def transitions(plan: Plan, outcomes: Outcomes) -> tuple[Transitions, ...]:
-    """Overall first, then one per cell; empty where the source has no proposals."""
+def transitions(
+    plan: Plan, outcomes: Outcomes, found: list[Tally] | None = None
+) -> tuple[Transitions, ...]:
+    """Overall first, then one per cell; empty where the source has no proposals.
+
+    ``found``: the source's tallies, where they are at hand.
+    """
     if outcomes.proposals is None:
         return ()
-    edits: dict[str, list[Row]] = defaultdict(list)
-    for row in outcomes.proposals.to_pylist():
-        edits[row["rollout_id"]].append(row)
-    groups: dict[tuple[str, ...], list[_Sequence]] = {(): []}
-    groups |= {tuple(cell.values()): [] for cell in plan.cells()}
-    for row in outcomes.rows():
-        if row["settled_as"] == SETTLED:
-            one = _Sequence(row["task_id"], tuple(edits[row["rollout_id"]]))
-            groups[()].append(one)
-            groups[tuple(row[factor.name] for factor in plan.factors)].append(one)
-    names = [factor.name for factor in plan.factors]
-    return tuple(
-        _summary(dict(zip(names, key, strict=True)) if key else {}, group)
-        for key, group in groups.items()
-    )
+    found = tallies(plan, outcomes) if found is None else found
+    places = _places(plan, outcomes)
+    return tuple(_summary(levels, found, places) for levels in ({}, *plan.cells()))
 
 
-def _summary(levels: Levels, group: list[_Sequence]) -> Transitions:
-    last = max((len(one.edits) for one in group), default=0)
+def _places(plan: Plan, outcomes: Outcomes) -> list[_Place]:
+    """The working state after an edit is the new one where it was retained, else the one before."""
+    factors = ", ".join(f'o."{factor.name}"' for factor in plan.factors)
+    query = f"""
+        WITH walked AS (
+            SELECT rollout_id, proposal, CASE WHEN retained THEN after ELSE before END AS current,
+                   bool_or(after) OVER (PARTITION BY rollout_id ORDER BY proposal) AS ever,
+                   proposal = max(proposal) OVER (PARTITION BY rollout_id) AS last
+            FROM proposals
+        )
+        SELECT {factors}, w.proposal, w.last, count(*), count(*) FILTER (w.current),
+               count(*) FILTER (w.ever)
+        FROM walked w JOIN outcomes o ON o.rollout_id = w.rollout_id
+        WHERE o.settled_as = '{SETTLED}' GROUP BY ALL
+        """
+    with duckdb.connect() as con:
+        con.register("outcomes", outcomes.table)
+        con.register("proposals", outcomes.proposals)
+        rows = con.execute(query).fetchall()
+    width = len(plan.factors)
+    return [_Place(row[:width], *row[width:]) for row in rows]
+
+
+def _summary(levels: Levels, found: Sequence[Tally], places: Sequence[_Place]) -> Transitions:
+    group = at_cell(found, levels)
+    wanted = tuple(levels.values())
+    mine = [place for place in places if not wanted or place.cell == wanted]
+    last = max((place.t for place in mine), default=0)
+    rollouts = int(total(group, "rollouts") or 0)
     return Transitions(
         levels=levels,
-        alpha=_rate(group, before=False),
-        beta=_rate(group, before=True),
-        steps=tuple(_step(group, t) for t in range(1, last + 1)),
+        alpha=_rate(group, "repairs", "wrong_before"),
+        beta=_rate(group, "harms", "right_before"),
+        steps=tuple(_step(mine, rollouts, t) for t in range(1, last + 1)),
     )
 
 
-def _rate(group: Iterable[_Sequence], before: bool) -> Rate:
-    """Share of edits of states with ``before`` whose verdict changed."""
-    by_task: dict[str, list[bool]] = defaultdict(list)
-    for one in group:
-        for edit in one.edits:
-            if edit["before"] is before:
-                by_task[one.task_id].append(edit["after"] is not before)
-    rates = [Fraction(sum(changes), len(changes)) for changes in by_task.values()]
+def _rate(group: Sequence[Tally], events: str, trials: str) -> Rate:
+    by_task: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for tally in group:
+        for place, measure in enumerate((events, trials)):
+            by_task[tally.task_id][place] += int(tally.sums[measure] or 0)
+    rates = [Fraction(some, all_) for some, all_ in by_task.values() if all_]
     return Rate(
-        events=sum(sum(changes) for changes in by_task.values()),
-        trials=sum(len(changes) for changes in by_task.values()),
+        events=sum(some for some, _ in by_task.values()),
+        trials=sum(all_ for _, all_ in by_task.values()),
         task_equal=sum(rates, Fraction(0)) / len(rates) if rates else None,
         tasks=len(rates),
     )
 
 
-def _step(group: list[_Sequence], t: int) -> Step:
+def _step(places: Sequence[_Place], rollouts: int, t: int) -> Step:
+    """Rollouts that ended earlier count with their last state, those without an edit as wrong."""
+    counted = [place for place in places if place.t == t or (place.last and place.t < t)]
     return Step(
         t=t,
-        rollouts=len(group),
-        reached=sum(len(one.edits) >= t for one in group),
-        current=sum(_working(one.edits[:t]) for one in group),
-        ever=sum(any(edit["after"] for edit in one.edits[:t]) for one in group),
+        rollouts=rollouts,
+        reached=sum(place.rollouts for place in counted if place.t == t),
+        current=sum(place.current for place in counted),
+        ever=sum(place.ever for place in counted),
     )
-
-
-def _working(edits: tuple[Row, ...]) -> bool:
-    """Whether the working state resolves after these edits; without any it is the base tree."""
-    if not edits:
-        return False
-    return bool(edits[-1]["after"] if edits[-1]["retained"] else edits[-1]["before"])

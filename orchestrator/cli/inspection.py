@@ -7,17 +7,14 @@ from typing import Annotated
 import typer
 
 import analysis
-from analysis.render import render_text
-from orchestrator.cli.decision import write_plan
+from analysis.results import SCHEMA, Analysis
+from orchestrator.cli.decision import show, show_many, write_plan
 from orchestrator.cli.locks import lock_bytes
-from orchestrator.cli.progress import report_progress
-from orchestrator.cluster.checking import contract_checks
 from orchestrator.spec.errors import BadInput
 from orchestrator.spec.lock import Lock
 from orchestrator.spec.manifest import load
 from orchestrator.spec.plan import design_of
 from orchestrator.spec.study import Study
-from orchestrator.store.integrity import validate_evaluations, validate_matrix
 from orchestrator.store.root import Root
 
 RootArgument = Annotated[Path, typer.Argument(help="Folder of a run.")]
@@ -29,38 +26,55 @@ def status(root: RootArgument, as_json: Json = False) -> None:
 
     Example: `factorial status runs/quickstart`
     """
+    from orchestrator.cli.progress import report_progress
+
     opened = Root.existing(root)
     report_progress(opened, opened.lock(), as_json)
 
 
 def analyze(
-    root: Annotated[Path | None, typer.Argument(help="Folder of a replayed run.")] = None,
+    roots: Annotated[
+        list[Path] | None, typer.Argument(metavar="ROOT", help="Folders of replayed runs.")
+    ] = None,
     outcomes: Annotated[
-        Path | None, typer.Option(help="Outcome table (Parquet or CSV) from anywhere.")
+        list[Path] | None,
+        typer.Option(help="Outcome table (Parquet or CSV) from anywhere; may be repeated."),
     ] = None,
     study: Annotated[Path | None, typer.Option(help="Study manifest for --outcomes.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Effects, bounds and decision of a run, or of an outcome table from elsewhere.
+    """Effects, bounds and decision of runs, or of outcome tables from elsewhere.
+
+    Several runs or tables are analysed one by one, each with its own decision; they are never
+    pooled. The columns that a table needs and may have are listed in docs/columns.md.
 
     Example: `factorial analyze runs/quickstart`, or
+    `factorial analyze runs/stack-a runs/stack-b --json`, or
     `factorial analyze --outcomes table.csv --study manifests/studies/quickstart.yaml`
     """
-    if root is not None and outcomes is None and study is None:
-        opened = Root.existing(root)
-        write_plan(opened.lock(), opened)
-        result = analysis.load(opened.path).decision()
-    elif outcomes is not None and study is not None and root is None:
+    if roots and not outcomes and study is None:
+        results = _of_roots(roots)
+    elif outcomes and study is not None and not roots:
         design = design_of(load(study, Study).model_dump(mode="json", by_alias=True))
-        result = analysis.load_outcomes(outcomes, design).decision()
+        results = analysis.load_many_outcomes(outcomes, design).decisions()
     else:
         raise BadInput(
             "command line",
             "",
-            "give either a root alone, or --outcomes with --study",
+            "give either roots alone, or --outcomes with --study",
             "See `factorial analyze --help`.",
         )
-    typer.echo(result.to_json() if as_json else render_text(result))
+    if len(results) == 1:
+        show(next(iter(results.values())), as_json)
+    else:
+        show_many(results, as_json)
+
+
+def _of_roots(roots: list[Path]) -> dict[str, Analysis]:
+    for root in roots:
+        opened = Root.existing(root)
+        write_plan(opened.lock(), opened)
+    return analysis.load_many(roots).decisions()
 
 
 def verify(root: RootArgument, as_json: Json = False) -> None:
@@ -68,6 +82,9 @@ def verify(root: RootArgument, as_json: Json = False) -> None:
 
     Example: `factorial verify runs/quickstart`
     """
+    from orchestrator.cluster.checking import contract_checks
+    from orchestrator.store.integrity import validate_evaluations, validate_matrix
+
     opened = Root.existing(root)
     lock = opened.lock()
     findings = [*_lock_findings(lock, opened)]
@@ -97,10 +114,20 @@ def _lock_findings(lock: Lock, root: Root) -> list[str]:
 
 
 def _decision_findings(root: Root) -> list[str]:
-    kept = root.path / "analysis" / "decision.json"
+    name = "analysis/decision.json"
+    kept = root.path / name
     if not kept.exists():
         return []
-    recomputed = analysis.load(root.path).decision().to_json()
-    if kept.read_text() != recomputed:
-        return ["analysis/decision.json: recomputing it from the tables gives another result"]
+    text = kept.read_text(encoding="utf-8", errors="replace")
+    if (version := _schema(text)) != SCHEMA:
+        return [f"{name}: is {version}, this version writes {SCHEMA}; make it again from the root"]
+    if text != analysis.load(root.path).decision().to_json():
+        return [f"{name}: recomputing it from the tables gives another result"]
     return []
+
+
+def _schema(text: str) -> str:
+    try:
+        return str(json.loads(text)["schema"])
+    except (ValueError, KeyError, TypeError):
+        return "no decision"

@@ -6,32 +6,63 @@ SIGINT, SIGTERM and SIGHUP end a command in the same way: what it started is sto
 
 import signal
 import sys
+from importlib import import_module
 from importlib.metadata import version
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
 
 from analysis.errors import AnalysisError
-from orchestrator.cli import doctor, inspection, study, tasks, trace
 from orchestrator.spec.errors import FactorialError
 
-app = typer.Typer(
-    name="factorial",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-)
-app.add_typer(tasks.app, name="tasks")
-app.command()(doctor.doctor)
-app.command()(study.freeze)
-app.command()(study.run)
-app.command()(study.replay)
-app.command()(inspection.status)
-app.command()(trace.trace)
-app.command()(inspection.analyze)
-app.command()(inspection.verify)
+COMMANDS = {
+    "doctor": ("doctor", "doctor"),
+    "tasks": ("tasks", "app"),
+    "power": ("power", "power"),
+    "freeze": ("study", "freeze"),
+    "run": ("study", "run"),
+    "replay": ("study", "replay"),
+    "status": ("inspection", "status"),
+    "trace": ("trace", "trace"),
+    "analyze": ("inspection", "analyze"),
+    "report": ("report", "report"),
+    "verify": ("inspection", "verify"),
+}
+"""Command -> module of this package and name in it, in the order of the help text."""
+
+LOOK: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "markdown",
+}
+
+
+class Commands(TyperGroup):
+    """Commands whose modules are imported when they are asked for: an analysis loads no Ray."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        """Names in the order of the help text."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: object, cmd_name: str) -> Any:
+        """The command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name]
+        found = getattr(import_module(f"orchestrator.cli.{module}"), name)
+        if isinstance(found, typer.Typer):
+            group = get_group(found)
+            group.name = cmd_name
+            return group
+        one = typer.Typer(**LOOK)
+        one.command(cmd_name)(found)
+        return get_command(one)
+
+
+app = typer.Typer(name="factorial", cls=Commands, no_args_is_help=True, **LOOK)
 
 
 def _version(asked: bool) -> None:

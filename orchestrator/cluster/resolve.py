@@ -23,10 +23,11 @@ from orchestrator.spec.manifest import load
 from orchestrator.spec.ports import SuiteName
 from orchestrator.spec.stack import PlantedStack, RecordedStack, Stack
 from orchestrator.spec.study import Study
-from orchestrator.spec.task import Task, TaskManifest
+from orchestrator.spec.task import Requires, Task, TaskManifest
 from orchestrator.store.integrity import outcome_digest
 from orchestrator.store.root import Root
 from orchestrator.tasks.build import build_task, built_facts
+from orchestrator.tasks.required import require_functions
 from orchestrator.tasks.variants import ensure_variants
 
 Say = Callable[[str], None]
@@ -42,6 +43,7 @@ class Sources:
     stack: Stack
     manifest_path: Path
     tasks: tuple[Task, ...]
+    requires: Requires
     prompts_dir: Path
 
 
@@ -50,7 +52,7 @@ def read_sources(path: Path) -> Sources:
     study = load(path, Study)
     manifest_path = _named(path, "tasks.manifest", study.tasks.manifest)
     manifest = load(manifest_path, TaskManifest)
-    available = {task.id: (task.project, task.pilot) for task in manifest.tasks}
+    available = {task.id: (task.project, _barred(task)) for task in manifest.tasks}
     chosen = select_tasks(study, available, str(path))
     prompts_dir = _beside(path, study.prompts)
     if not prompts_dir.is_dir():
@@ -63,8 +65,16 @@ def read_sources(path: Path) -> Sources:
         stack=load_stack(stack_path),
         manifest_path=manifest_path,
         tasks=tuple(task for task in manifest.tasks if task.id in chosen),
+        requires=manifest.requires,
         prompts_dir=prompts_dir,
     )
+
+
+def _barred(task: Task) -> str | None:
+    """Why a task is in no study, or None."""
+    if task.pilot:
+        return "a pilot task"
+    return None if task.rejected_by is None else "a standing negative case"
 
 
 def freeze_study(path: Path, tasks_dir: Path, say: Say) -> Lock:
@@ -106,6 +116,7 @@ def require_match(lock: Lock, lock_path: str, study_path: Path, tasks_dir: Path,
 def _lock_task(task: Task, sources: Sources, tasks_dir: Path, say: Say, place: str) -> LockedTask:
     build_task(task, sources.manifest_path, tasks_dir, lambda line: say(f"{place} {line}"))
     facts = built_facts(tasks_dir, task.id)
+    require_functions(facts, sources.requires, sources.manifest_path)
     bundle = load_bundle(tasks_dir, task.id)
     variants = None
     if isinstance(sources.stack, PlantedStack):
@@ -118,8 +129,10 @@ def _lock_task(task: Task, sources: Sources, tasks_dir: Path, say: Say, place: s
         evaluator_commit=facts.evaluator_commit,
         suites={name.value: bundle.suites[name].suite_id for name in SuiteName},
         gold_patch_sha256=facts.gold_patch_sha256,
-        fixed_sdist_sha256=task.source.fixed.sha256,
-        buggy_sdist_sha256=task.source.buggy.sha256,
+        source_id=facts.source_id,
+        relation=facts.relation,
+        eligibility_sha256=facts.eligibility_sha256,
+        certificate_sha256=facts.certificate_sha256,
         environment_id=bundle.environment_id,
         statement_sha256=facts.statement_sha256,
         gate_overlap=facts.gate_overlap,

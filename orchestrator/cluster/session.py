@@ -71,7 +71,7 @@ class Session:
 def session(lock: Lock, settings: Settings, *, coder: bool) -> Iterator[Session]:
     """Actors of one lock, ended on exit. ``coder=False`` starts evaluators only (replay)."""
     try:
-        _connect(settings)
+        connect(settings.address, settings.workers)
         opened = _open(lock, settings, coder)
         yield opened
         if opened.host is not None:
@@ -82,22 +82,26 @@ def session(lock: Lock, settings: Settings, *, coder: bool) -> Iterator[Session]
         ray.shutdown()
 
 
-def _connect(settings: Settings) -> None:
+def connect(address: str | None, cpus: int) -> None:
+    """Join the cluster at ``address``, or start a local Ray with so many CPUs where it is None.
+
+    End it with ``ray.shutdown()``. BadInput where the cluster cannot be reached.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # One process per actor and no accelerator here: keep Ray from touching CUDA variables.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if settings.address is None:
+    if address is None:
         options |= {
             "address": "local",
-            "num_cpus": settings.workers,
-            "resources": {EVALUATOR_RESOURCE: settings.workers},
+            "num_cpus": cpus,
+            "resources": {EVALUATOR_RESOURCE: cpus},
             "object_store_memory": OBJECT_STORE_BYTES,
             "include_dashboard": False,
         }
     else:
-        _require_listening(settings.address)
-        options["address"] = settings.address
+        _require_listening(address)
+        options["address"] = address
     # Ray prints what it has to say of lost processes to stdout, where a decision may be piped from.
     ray._private.worker._worker_logs_enabled = False
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

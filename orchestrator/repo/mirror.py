@@ -2,19 +2,22 @@
 
 The same content gives the same commit ids and the same objects everywhere. Objects are read and
 written through the object database alone, so opening a mirror runs and trusts none of its
-configuration, whoever owns it.
+configuration, whoever owns it. Mirrors may share their objects' disk space through a pool, of which
+nothing can be seen from a mirror.
 """
 
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pygit2
 from pygit2.enums import FileMode, ObjectType
 
 from orchestrator.repo.files import MODES, Files, check_files, disk_faults, tree_of
+from orchestrator.repo.pool import share
 from orchestrator.spec.errors import BadInput, IntegrityError
 from orchestrator.spec.identity import Tree
 
@@ -37,11 +40,19 @@ class Mirror:
         return type(self), (self.path,)
 
     @classmethod
-    def create(cls, path: Path, branches: Mapping[str, Files], message: str) -> "Mirror":
+    def create(
+        cls,
+        path: Path,
+        branches: Mapping[str, Files],
+        message: str,
+        pool: Path | None = None,
+    ) -> "Mirror":
         """Build a mirror at ``path``, which appears complete or not at all.
 
         HEAD names ``main``, or the first branch where there is no ``main``; an index of that branch
-        lies in the mirror. BadInput where ``path`` exists or a branch name is not valid.
+        lies in the mirror. With ``pool``, a folder on the same file system, equal objects of all
+        mirrors of that pool are one file (see ``repo.pool``). BadInput where ``path`` exists or a
+        branch name is not valid.
         """
         _check_request(path, branches)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,6 +60,8 @@ class Mirror:
             building = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             try:
                 _build(building, branches, message)
+                if pool is not None:
+                    share(building / "objects", pool)
                 building.chmod(0o755)
                 building.rename(path)
             except BaseException:
@@ -105,19 +118,39 @@ def _build(building: Path, branches: Mapping[str, Files], message: str) -> None:
             path: (mode, database.write(ObjectType.BLOB, data))
             for path, (mode, data) in files.items()
         }
-        tree = _write_tree(database, _nested(blobs))
+        tree = _write_tree(database.write, _nested(blobs))
         if branch == head:
             _write_index(building / "index", blobs)
-        text = f"tree {tree}\nauthor {IDENTITY}\ncommitter {IDENTITY}\n\n{message.rstrip()}\n"
+        commit = database.write(ObjectType.COMMIT, _commit_text(tree, message))
         reference = building / "refs" / "heads" / branch
         reference.parent.mkdir(parents=True, exist_ok=True)
-        reference.write_text(f"{database.write(ObjectType.COMMIT, text.encode())}\n")
+        reference.write_text(f"{commit}\n")
+
+
+def commit_id_of(files: Files, message: str) -> str:
+    """The commit id that a branch with these files has in every mirror."""
+    blobs = {path: (mode, pygit2.hash(data)) for path, (mode, data) in files.items()}
+    tree = _write_tree(_object_id, _nested(blobs))
+    return str(_object_id(ObjectType.COMMIT, _commit_text(tree, message)))
+
+
+def _commit_text(tree: pygit2.Oid, message: str) -> bytes:
+    text = f"tree {tree}\nauthor {IDENTITY}\ncommitter {IDENTITY}\n\n{message.rstrip()}\n"
+    return text.encode()
+
+
+def _object_id(kind: ObjectType, data: bytes) -> pygit2.Oid:
+    header = f"{kind.name.lower()} {len(data)}\0".encode()
+    digest = hashlib.sha1(header + data, usedforsecurity=False)
+    return pygit2.Oid(hex=digest.hexdigest())
 
 
 # ------------------------------------------------------------------------------- git objects
 
 Blobs = dict[str, tuple[int, pygit2.Oid]]
 Node = dict[str, "Node | tuple[int, pygit2.Oid]"]
+Keep = Callable[[ObjectType, bytes], pygit2.Oid]
+"""Takes an object, gives its id."""
 
 
 def _nested(blobs: Blobs) -> Node:
@@ -133,17 +166,17 @@ def _nested(blobs: Blobs) -> Node:
     return root
 
 
-def _write_tree(database: pygit2.Odb, node: Node) -> pygit2.Oid:
+def _write_tree(keep: Keep, node: Node) -> pygit2.Oid:
     """Git's tree object: entries ordered as if a directory's name ended in a slash."""
     lines: list[tuple[bytes, bytes]] = []
     for name, child in node.items():
         raw = name.encode()
         if isinstance(child, dict):
-            mode, oid, key = DIRECTORY_MODE, _write_tree(database, child), raw + b"/"
+            mode, oid, key = DIRECTORY_MODE, _write_tree(keep, child), raw + b"/"
         else:
             (mode, oid), key = child, raw
         lines.append((key, b"%o %s\0%s" % (mode, raw, oid.raw)))
-    return database.write(ObjectType.TREE, b"".join(line for _, line in sorted(lines)))
+    return keep(ObjectType.TREE, b"".join(line for _, line in sorted(lines)))
 
 
 def _write_index(where: Path, blobs: Blobs) -> None:

@@ -48,15 +48,20 @@ def enumerate_rollouts(study: Study, task_ids: Sequence[str]) -> tuple[PlannedRo
 
 
 def select_tasks(
-    study: Study, available: Mapping[str, tuple[str, bool]], study_file: str
+    study: Study, available: Mapping[str, tuple[str, str | None]], study_file: str
 ) -> tuple[str, ...]:
-    """Task ids of the study. ``available`` maps id -> (project, pilot).
+    """Task ids of the study. ``available`` maps id -> (project, why it is in no study or None).
 
-    Raises BadInput for an unknown id, an included pilot, or more than ``max_per_project`` tasks.
+    Raises BadInput for an unknown id, an included one that is in no study (a pilot, a standing
+    negative case), more than ``max_per_project`` tasks of a project, or none at all.
     """
     chosen = study.tasks.include
     if chosen is None:
-        chosen = tuple(task_id for task_id, (_, pilot) in available.items() if not pilot)
+        chosen = tuple(task_id for task_id, (_, barred) in available.items() if barred is None)
+    if not chosen:
+        raise BadInput(
+            study_file, "tasks", "no task of the manifest is left", "Name another manifest."
+        )
     per_project: dict[str, int] = {}
     for task_id in chosen:
         if task_id not in available:
@@ -66,13 +71,13 @@ def select_tasks(
                 f"unknown task id {task_id!r}",
                 "Use an id of the task manifest.",
             )
-        project, pilot = available[task_id]
-        if pilot:
+        project, barred = available[task_id]
+        if barred is not None:
             raise BadInput(
                 study_file,
                 "tasks.include",
-                f"{task_id} is a pilot task",
-                "Pilots are excluded from studies.",
+                f"{task_id} is {barred}",
+                "Such tasks are excluded from studies.",
             )
         per_project[project] = per_project.get(project, 0) + 1
         if per_project[project] > study.tasks.max_per_project:
@@ -102,7 +107,7 @@ def make_lock(
     """The lock of a resolved study. Equal inputs give an equal lock, byte for byte."""
     rollouts = enumerate_rollouts(study, [task.task_id for task in tasks])
     content: dict[str, object] = {
-        "schema": "factorial/lock@1",
+        "schema": "factorial/lock@2",
         "study_path": study_path,
         "study": study.model_dump(mode="json", by_alias=True),
         "stack": dict(stack),

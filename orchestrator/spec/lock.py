@@ -10,7 +10,11 @@ from orchestrator.spec.study import Arm
 
 
 class LockedTask(Frozen):
-    """Identities of one task: what the agent sees, what judges it, what it runs on."""
+    """Identities of one task: what the agent sees, what judges it, what it runs on.
+
+    ``source_id``: of the two endpoints; ``relation``: how they are related. ``eligibility_sha256``:
+    of what every rule said; ``certificate_sha256``: of the audit that nothing sealed is reachable.
+    """
 
     task_id: str
     project: str
@@ -19,8 +23,10 @@ class LockedTask(Frozen):
     evaluator_commit: str
     suites: dict[str, str]
     gold_patch_sha256: str
-    fixed_sdist_sha256: str
-    buggy_sdist_sha256: str
+    source_id: str
+    relation: str
+    eligibility_sha256: str
+    certificate_sha256: str
     environment_id: str
     statement_sha256: str
     gate_overlap: bool
@@ -42,7 +48,7 @@ class PlannedRollout(Frozen):
 class Lock(Frozen):
     """The experiment. ``lock_id`` is the digest of everything else in it."""
 
-    schema_: Literal["factorial/lock@1"] = Field(alias="schema")
+    schema_: Literal["factorial/lock@2"] = Field(alias="schema")
     study_path: str
     study: dict[str, object]
     stack: dict[str, object]

@@ -1,274 +1,262 @@
-"""Proves of a built task that nothing sealed can be read on the agent's side, and that its suites
-behave the same in three repeats. Reads what lies on disk; returns findings, changes nothing.
+"""Proves of a built task that nothing sealed can be read on the agent's side.
+
+Reads what lies on disk and returns a certificate or findings; changes nothing. What the sandbox
+itself shows is the business of :mod:`orchestrator.tasks.scan`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-import pygit2
-from pygit2.enums import ObjectType
+from packaging.utils import canonicalize_name
 
-from orchestrator.evaluator.runner import TestRun
-from orchestrator.evaluator.suites import load_bundle
+from orchestrator.evaluator.suites import Bundle, load_bundle
 from orchestrator.repo.files import Files, apply_delta
-from orchestrator.repo.mirror import Mirror
+from orchestrator.repo.mirror import CONFIG, Mirror
 from orchestrator.repo.patch import apply_patch
+from orchestrator.spec.identity import digest_json, sha256_file
 from orchestrator.spec.paths import is_test_path
-from orchestrator.spec.ports import Delta, SuiteName
+from orchestrator.spec.ports import Delta
+from orchestrator.tasks import objects
+from orchestrator.tasks.certificate import Certificate, Check, differences, read_certificate
 from orchestrator.tasks.classify import top_level_modules
 from orchestrator.tasks.compartments import AGENT_BRANCH, Places, environments, require_built
 from orchestrator.tasks.environment import distributions, importable
-from orchestrator.tasks.mining import Bench, Job
+from orchestrator.tasks.findings import Finding, Leak
+from orchestrator.tasks.leaks import Secrets, gold_lines, secrets_of
+from orchestrator.tasks.probe.walk import FOREIGN, OWN
+from orchestrator.tasks.scan import Folders, compile_news
 
-TELLING_CHARS: Final = 20
-"""Shorter added lines occur anywhere (``return None``) and prove nothing."""
-
-COPY_SHARE: Final = 0.5
-"""Share of a gold file's telling lines that makes a file of a foreign package a copy of it. Single
-lines (``if not isinstance(name, str):``) are common property; the agent's side has no allowance.
-"""
-
-SMALL_BLOB: Final = 64
-"""Blobs up to this many bytes (empty ``__init__.py``, one-line markers) are equal by chance."""
-
-
-REPEATS: Final = 3
-"""Protocol §1 "eligibility"."""
+METADATA: Final = re.compile(r"(?:.*/)?([^/]+)-[^-/]+\.dist-info/METADATA")
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One leak or disagreement: the rule that it breaks, where, and what."""
+class Subject:
+    """A built task with everything that the checks need, each part read once."""
 
+    out: Path
     task_id: str
-    rule: str
-    where: str
-    what: str
 
-    def __str__(self) -> str:
-        return f"{self.task_id}: {self.rule}: {self.where}: {self.what}"
+    @cached_property
+    def places(self) -> Places:
+        return Places(self.out, self.task_id)
 
+    @cached_property
+    def bundle(self) -> Bundle:
+        return load_bundle(self.out, self.task_id)
 
-def audit_task(out: Path, task_id: str) -> list[Finding]:
-    """Everything that :data:`CHECKS` find, in their order; an empty list is a clean task."""
-    built, places = require_built(out, task_id), Places(out, task_id)
-    base = Mirror(places.agent / "repo.git").files(AGENT_BRANCH)
-    bundle = load_bundle(out, task_id)
-    gold = apply_patch(base, places.gold_patch.read_bytes())
-    environment = environments(out) / built.environment_id
-    secrets = gold_lines(base, gold)
-    found = [
-        *unreachable_objects(places.agent / "repo.git"),
-        *sealed_blobs(base, places.agent / "repo.git", bundle.sealed),
-        *gold_in_objects(places.agent / "repo.git", secrets),
-        *gold_in_folder(places.agent, secrets, "agent compartment"),
-        *gold_copies(environment, base, gold),
-        *gold_objects(places.evaluator / "repo.git", base, gold),
-        *project_in_environment(environment, built.project, base, bundle.ground.import_root),
-    ]
-    return [Finding(task_id, rule, where, what) for rule, where, what in found]
+    @cached_property
+    def gold(self) -> Delta:
+        return apply_patch(self.bundle.base, self.places.gold_patch.read_bytes())
 
+    @cached_property
+    def environment(self) -> Path:
+        return environments(self.out) / self.bundle.environment_id
 
-Leak = tuple[str, str, str]
-"""Rule, where, what."""
+    @property
+    def python(self) -> Path:
+        return self.environment / "bin" / "python"
 
+    @cached_property
+    def repository(self) -> objects.Repository:
+        """The agent's mirror, and the base tree that the evaluator demands of it."""
+        return objects.Repository(self.places.agent / "repo.git", self.bundle.base)
 
-# ------------------------------------------------------------------------------- git objects
+    @cached_property
+    def agent_tree(self) -> Files:
+        return Mirror(self.repository.path).files(AGENT_BRANCH)
 
+    @cached_property
+    def secrets(self) -> Secrets:
+        return task_secrets(self.bundle, self.gold, self.python)
 
-def objects_of(repository: Path) -> dict[str, tuple[int, bytes]]:
-    """Every object of a repository's database, loose or packed: id -> (type, content)."""
-    database = pygit2.Odb(str(repository / "objects"))
-    return {str(oid): database.read(oid) for oid in database}
-
-
-def _reachable(objects: dict[str, tuple[int, bytes]], commit: str) -> Iterator[str]:
-    pending = [commit]
-    while pending:
-        oid = pending.pop()
-        yield oid
-        kind, data = objects.get(oid, (ObjectType.BLOB, b""))
-        if kind == ObjectType.COMMIT:
-            heads = (line.split(b" ") for line in data.split(b"\n\n")[0].split(b"\n"))
-            pending += [h[1].decode() for h in heads if h[0] in (b"tree", b"parent")]
-        elif kind == ObjectType.TREE:
-            pending += _children(data)
+    @cached_property
+    def scanned(self) -> list[Leak]:
+        folders = {
+            self.places.agent: (OWN, "agent compartment"),
+            self.environment: (FOREIGN, "environment"),
+        }
+        return Folders(folders).leaks(self.python, self.secrets)
 
 
-def _children(tree: bytes) -> list[str]:
-    found = []
-    while tree:
-        _, _, rest = tree.partition(b"\0")
-        found.append(rest[:20].hex())
-        tree = rest[20:]
-    return found
+def task_secrets(bundle: Bundle, gold: Delta, python: Path) -> Secrets:
+    """What of a task must be out of reach; ``python`` compiles gold as it would be compiled there.
 
-
-def unreachable_objects(repository: Path) -> Iterator[Leak]:
-    """Objects that the mirror's one commit does not need, a second commit, or another reference."""
-    rule = "one-commit"
-    objects = objects_of(repository)
-    head = Mirror(repository).commit_id(AGENT_BRANCH)
-    for oid in sorted(set(objects) - set(_reachable(objects, head))):
-        yield rule, "agent mirror", f"object {oid} belongs to no file of the base tree"
-    for oid, (kind, data) in sorted(objects.items()):
-        if kind == ObjectType.COMMIT and b"\nparent " in data.split(b"\n\n")[0]:
-            yield rule, "agent mirror", f"commit {oid} has a history"
-    allowed = {Path("refs/heads") / AGENT_BRANCH}
-    for path in sorted(p for p in (repository / "refs").rglob("*") if p.is_file()):
-        if path.relative_to(repository) not in allowed:
-            yield rule, "agent mirror", f"reference {path.relative_to(repository)}"
-    for name in ("packed-refs", "objects/info/alternates"):
-        if (repository / name).exists():
-            yield rule, "agent mirror", f"{name} leads elsewhere"
-
-
-def sealed_blobs(base: Files, repository: Path, sealed: Files) -> Iterator[Leak]:
-    """Test contents of the seal among the agent's objects.
-
-    Only tests and their data count: test configuration that did not change between the releases is
-    also in the agent's mirror. A test file whose content the base tree has as production is no
-    secret, nor is one too small to say anything.
+    The compiled form depends on the version of ``python`` alone.
     """
-    known = {data for path, (_, data) in base.items() if not is_test_path(path)}
-    secret = {
-        data: path
-        for path, (_, data) in sealed.items()
-        if is_test_path(path) and len(data) > SMALL_BLOB and data not in known
+    fixed = apply_delta(bundle.base, gold)
+    pairs = {
+        path: (bundle.base[path][1] if path in bundle.base else b"", fixed[path][1])
+        for path in gold
+        if path in fixed and path.endswith(".py")
     }
-    for oid, (kind, data) in sorted(objects_of(repository).items()):
-        if kind == ObjectType.BLOB and data in secret:
-            yield "no-sealed-test", "agent mirror", f"object {oid} is {secret[data]}"
-    for path in sorted(filter(is_test_path, base)):
-        yield "no-sealed-test", "agent mirror", f"{path} is a test path"
+    stated = (METADATA.fullmatch(path) for path in bundle.sealed)
+    names = {canonicalize_name(match[1]) for match in stated if match}
+    return secrets_of(
+        bundle,
+        gold,
+        compile_news(python, pairs),
+        {canonicalize_name(bundle.project), *names},
+        top_level_modules(bundle.base, bundle.ground.import_root),
+    )
 
 
-def gold_objects(repository: Path, base: Files, gold: Delta) -> Iterator[Leak]:
-    """Whole gold files in the evaluator's mirror, which has no use for them."""
-    known = {data for _, data in base.values()}
-    wanted = {c.content: p for p, c in gold.items() if c is not None and c.content not in known}
-    for oid, (kind, data) in sorted(objects_of(repository).items()):
-        if kind == ObjectType.BLOB and data in wanted and len(data) > SMALL_BLOB:
-            yield "no-gold-object", "evaluator mirror", f"object {oid} is gold's {wanted[data]}"
+# ------------------------------------------------------------------------------- checks
+
+Scanned = dict[str, int | str]
 
 
-# ------------------------------------------------------------------------------- gold lines
+def _one_commit(subject: Subject) -> tuple[Scanned, Iterator[Leak]]:
+    found = objects.one_commit(subject.repository)
+    return {"objects": len(subject.repository.objects)}, found
 
 
-def gold_lines(base: Files, gold: Delta) -> frozenset[bytes]:
-    """Lines of at least 20 characters that gold adds and no file of the base tree has."""
-    fixed = apply_delta(base, gold)
-    old = {line.strip() for _, data in base.values() for line in data.splitlines()}
-    new = {line.strip() for path in gold if path in fixed for line in fixed[path][1].splitlines()}
-    return frozenset(line for line in new - old if len(line) >= TELLING_CHARS)
+def _layout(subject: Subject) -> tuple[Scanned, Iterator[Leak]]:
+    return {"entries": len(subject.repository.entries)}, objects.layout(subject.repository)
 
 
-def _lines_in(data: bytes, secrets: frozenset[bytes]) -> list[bytes]:
-    return sorted(secrets.intersection(line.strip() for line in data.splitlines()))
+def _settings(subject: Subject) -> tuple[Scanned, Iterator[Leak]]:
+    return {"lines": len(CONFIG.splitlines())}, objects.settings(subject.repository)
 
 
-def _shown(lines: list[bytes]) -> str:
-    return f"{len(lines)} line(s) of gold, e.g. {lines[0].decode('utf-8', 'replace')[:60]!r}"
+def _index(subject: Subject) -> tuple[Scanned, Iterator[Leak]]:
+    return {"files": len(subject.bundle.base)}, objects.index(subject.repository)
 
 
-def gold_in_objects(repository: Path, secrets: frozenset[bytes]) -> Iterator[Leak]:
-    """Lines of gold in any object of a repository, reachable or not."""
-    for oid, (_, data) in sorted(objects_of(repository).items()):
-        lines = _lines_in(data, secrets)
-        if lines:
-            yield "no-gold-line", "agent mirror", f"object {oid} has {_shown(lines)}"
+def _base_tree(subject: Subject) -> tuple[Scanned, Iterator[Leak]]:
+    return {"files": len(subject.agent_tree)}, _test_paths(subject)
 
 
-def gold_in_folder(folder: Path, secrets: frozenset[bytes], name: str) -> Iterator[Leak]:
-    """Lines of gold in any file of a folder."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            lines = _lines_in(path.read_bytes(), secrets)
-            if lines:
-                yield "no-gold-line", name, f"{path.relative_to(folder)} has {_shown(lines)}"
+def _test_paths(subject: Subject) -> Iterator[Leak]:
+    for path in sorted(filter(is_test_path, subject.agent_tree)):
+        yield "no-test-path", objects.MIRROR, f"{path} is a test path"
+    if subject.agent_tree != subject.bundle.base:
+        yield "no-test-path", objects.MIRROR, "its tree is not the evaluator's base tree"
 
 
-def gold_copies(environment: Path, base: Files, gold: Delta) -> Iterator[Leak]:
-    """Files of the environment that hold at least half of what gold adds to one of its files."""
-    by_file = {path: gold_lines(base, {path: change}) for path, change in gold.items()}
-    wanted = {path: lines for path, lines in by_file.items() if lines}
-    for path in sorted(environment.rglob("*")):
-        if not path.is_file() or path.is_symlink():
-            continue
-        data = path.read_bytes()
-        for source, secrets in wanted.items():
-            lines = _lines_in(data, secrets)
-            if len(lines) >= COPY_SHARE * len(secrets):
-                where = f"{path.relative_to(environment)} has {_shown(lines)}"
-                yield "no-gold-line", "environment", f"{where} ({source})"
+def _contents(subject: Subject) -> tuple[Scanned, Iterator[Leak]]:
+    """Everything that is looked for by content, in the mirror's objects and in two folders."""
+    secrets = subject.secrets
+    scanned: Scanned = {
+        "agent_files": _file_count(subject.places.agent),
+        "code_objects": len(secrets.codes),
+        "environment_sources": _sources_digest(subject.environment),
+        "foreign_needles": len(secrets.foreign),
+        "own_needles": len(secrets.own),
+        "whole_files": len(secrets.files),
+    }
+    return scanned, _content_leaks(subject)
 
 
-def project_in_environment(
-    environment: Path, project: str, base: Files, import_root: str
-) -> Iterator[Leak]:
+def _content_leaks(subject: Subject) -> Iterator[Leak]:
+    yield from objects.sealed_objects(subject.repository, subject.secrets)
+    yield from subject.scanned
+    for path in sorted(subject.places.agent.rglob("*")):
+        if path.is_symlink():
+            name = path.relative_to(subject.places.agent)
+            yield "readable", "agent compartment", f"{name} is a link"
+
+
+def _evaluator(subject: Subject) -> tuple[Scanned, Iterator[Leak]]:
+    repository = subject.places.evaluator / "repo.git"
+    found = objects.gold_objects(repository, subject.secrets)
+    return {"objects": len(objects.objects_of(repository))}, found
+
+
+def _installed(subject: Subject) -> tuple[Scanned, Iterator[Leak]]:
+    scanned: Scanned = {"distributions": len(distributions(subject.environment))}
+    return scanned, project_in_environment(subject.environment, subject.secrets)
+
+
+def project_in_environment(environment: Path, secrets: Secrets) -> Iterator[Leak]:
     """Any release of the project in the interpreter that runs its tests."""
     rule = "project-not-installed"
-    if project.lower() in distributions(environment):
-        yield rule, "environment", f"distribution {project}"
-    for module in importable(environment, top_level_modules(base, import_root)):
+    for name in sorted(secrets.names.intersection(distributions(environment))):
+        yield rule, "environment", f"distribution {name}"
+    for module in importable(environment, secrets.modules):
         yield rule, "environment", f"module {module}"
 
 
-# ------------------------------------------------------------------------------- signatures
+def _file_count(folder: Path) -> int:
+    return sum(1 for path in folder.rglob("*") if path.is_file())
 
 
-@dataclass(frozen=True)
-class Signature:
-    """What one suite does on one tree (``base``, ``gold``) in every repeat: id -> outcome."""
+def _sources_digest(environment: Path) -> str:
+    """SHA-256 over names and contents of the packages' modules.
 
-    suite: SuiteName
-    tree: str
-    outcomes: dict[str, str]
-
-
-def audit_signatures(
-    out: Path, task_id: str, bench: Bench, suites: Iterable[SuiteName] = SuiteName
-) -> tuple[list[Signature], list[Finding]]:
-    """Run each frozen suite three times on base and on gold.
-
-    Protocol §1 "eligibility": the signature of every suite is identical in three repeats, no listed
-    test is left out, gold passes everything, base fails fail-to-pass and passes pass-to-pass.
+    Compiled files, records and settings name the place and the time of an installation and are no
+    part of it; they are scanned all the same.
     """
-    places, bundle = Places(out, task_id), load_bundle(out, task_id)
-    gold = apply_delta(bundle.base, apply_patch(bundle.base, places.gold_patch.read_bytes()))
-    failing = frozenset(bundle.suites[SuiteName.FAIL_TO_PASS].ids)
-    signatures: list[Signature] = []
+    site = sorted(environment.glob("lib/python3*/site-packages"))
+    sources = [path for folder in site for path in folder.rglob("*.py")]
+    return digest_json(sorted([p.relative_to(environment).as_posix(), sha256_file(p)]
+                              for p in sources))  # fmt: skip
+
+
+CHECKS: Final = {
+    "one-commit": _one_commit,
+    "repository-layout": _layout,
+    "repository-settings": _settings,
+    "repository-index": _index,
+    "no-test-path": _base_tree,
+    "contents": _contents,
+    "no-gold-object": _evaluator,
+    "project-not-installed": _installed,
+}
+"""Check -> what it looks at and what it finds; ``contents`` finds for the rules no-gold-line,
+no-fixed-file, no-sealed-test, no-gold-bytecode and readable."""
+
+
+# ------------------------------------------------------------------------------- results
+
+
+def certify(out: Path, task_id: str) -> Certificate:
+    """Run every check on the compartments and the environment of a task as they lie below ``out``.
+
+    BadInput, IntegrityError where a compartment cannot be read at all; InfrastructureFault where
+    the environment's interpreter does not run.
+    """
+    certificate, _ = _examined(out, task_id)
+    return certificate
+
+
+def audit_task(out: Path, task_id: str) -> list[Finding]:
+    """Every finding, in the order of :data:`CHECKS`, and where the stored certificate differs.
+
+    An empty list is a clean task. Raises as :func:`certify`, and BadInput where it is not built.
+    """
+    built = require_built(out, task_id)
+    certificate, findings = _examined(out, task_id)
+    stored = read_certificate(Places(out, task_id).certificate)
+    found = [*findings, *differences(stored, certificate)]
+    if stored is not None and stored.sha256 != built.certificate_sha256:
+        problem = "is not the one that the facts of the task name"
+        found.append(Finding(task_id, "certificate", "gold compartment", problem))
+    return found
+
+
+def _examined(out: Path, task_id: str) -> tuple[Certificate, list[Finding]]:
+    subject = Subject(out.absolute(), task_id)
+    checks: list[Check] = []
     findings: list[Finding] = []
-    for suite in suites:
-        ids = bundle.suites[suite].ids
-        jobs = Job(bundle.base, ids), Job(gold, ids)
-        pairs = [bench.pair(bundle, *jobs) for _ in range(REPEATS)]
-        for tree, runs in zip(("base", "gold"), zip(*pairs, strict=True), strict=True):
-            signatures.append(Signature(suite, tree, runs[0].outcomes))
-            problems = _disagreements(runs, ids, tree, failing, suite)
-            where = f"suite {suite.value} on {tree}"
-            findings += [Finding(task_id, rule, where, what) for rule, what in problems]
-    return signatures, findings
+    for name, check in CHECKS.items():
+        scanned, leaks = check(subject)
+        found = [Finding(task_id, *leak) for leak in leaks]
+        texts = tuple(f"{each.rule}: {each.where}: {each.what}" for each in found)
+        checks.append(Check(rule=name, scanned=scanned, findings=texts))
+        findings += found
+    certificate = Certificate(
+        schema="factorial/certificate@1",
+        task_id=task_id,
+        agent_commit=subject.repository.commit,
+        environment_id=subject.bundle.environment_id,
+        secrets=subject.secrets.digest,
+        checks=tuple(checks),
+    )
+    return certificate, findings
 
 
-def _disagreements(
-    runs: Sequence[TestRun],
-    ids: tuple[str, ...],
-    tree: str,
-    failing: frozenset[str],
-    suite: SuiteName,
-) -> Iterator[tuple[str, str]]:
-    if any(not run.clean or run.void for run in runs):
-        yield "signature", "a repeat did not come to its own end"
-    for test_id in ids:
-        outcomes = {run.outcomes.get(test_id, "absent") for run in runs}
-        if len(outcomes) > 1:
-            yield "signature", f"{test_id} differs between repeats ({', '.join(sorted(outcomes))})"
-        elif tree == "gold" and outcomes != {"passed"}:
-            yield "gold-passes", f"{test_id} is {min(outcomes)}"
-        elif tree == "base" and suite is not SuiteName.FULL:
-            passed = outcomes == {"passed"}
-            if "absent" in outcomes or passed == (test_id in failing):
-                yield "base-signature", f"{test_id} is {min(outcomes)}"
+__all__ = ["CHECKS", "audit_task", "certify", "gold_lines", "task_secrets"]

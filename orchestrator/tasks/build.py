@@ -1,108 +1,84 @@
-"""Builds one task: two pinned releases in, three compartments and the facts for the lock out.
+"""Builds one task: a manifest's entry in, three compartments and the facts for the lock out.
 
 The same input gives the same ids, commits and bytes anywhere. A task whose input has not changed is
-not built again; one that was interrupted is built anew. Nothing of the gold patch goes into the
-agent's or the evaluator's compartment.
+not built again, nor is a candidate that was refused judged again; one that was interrupted is built
+anew. Nothing of the gold patch goes into the agent's or the evaluator's compartment.
 """
 
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from email.parser import Parser
 from functools import cache
 from pathlib import Path
 
-from packaging.utils import canonicalize_version
-
-from orchestrator.evaluator.ground import Ground
-from orchestrator.evaluator.suites import (
-    BASE_BRANCH,
-    SEALED_BRANCH,
-    Bundle,
-    BundleFile,
-    bundle_bytes,
-    load_bundle,
-    runner_id,
-)
-from orchestrator.repo.files import Files, tree_of
+from orchestrator.evaluator.suites import SEALED_BRANCH, load_bundle, runner_id
 from orchestrator.repo.mirror import Mirror
-from orchestrator.repo.patch import make_patch
 from orchestrator.sandbox.bwrap import BwrapSandbox
 from orchestrator.sandbox.reaper import reap
 from orchestrator.spec.errors import BadInput, IntegrityError
-from orchestrator.spec.identity import digest_json, sha256_file, sha256_hex
-from orchestrator.spec.task import Environment, Release, Task
-from orchestrator.tasks.classify import (
-    Classification,
-    Layout,
-    classify,
-    derive_layout,
-    top_level_modules,
-)
+from orchestrator.spec.identity import digest_json, sha256_file
+from orchestrator.spec.ports import SuiteName
+from orchestrator.spec.task import Environment, Task
+from orchestrator.tasks.audit import certify, gold_lines
+from orchestrator.tasks.bench import Bench
+from orchestrator.tasks.classify import classify, derive_layout, top_level_modules
 from orchestrator.tasks.compartments import (
     AGENT_BRANCH,
-    PRIVATE,
-    PUBLIC,
     BuiltTask,
+    Measured,
     Places,
+    Rejected,
     environments,
     prepare,
     read_built,
-    replacing,
+    read_rejected,
     require_built,
     temporary_folder,
-    write_json,
+    workroom,
+    write_record,
 )
-from orchestrator.tasks.download import Wanted, fetch_sdist
-from orchestrator.tasks.eligibility import check_patch
+from orchestrator.tasks.eligibility import (
+    RULES,
+    Ineligible,
+    Ruling,
+    Sheet,
+    check_patch,
+    check_statement,
+)
 from orchestrator.tasks.environment import build_environment, check_absent
-from orchestrator.tasks.mining import Bench, Mined, mine
-from orchestrator.tasks.trees import base_tree, removed_paths, sealed_tree
-from orchestrator.tasks.unpack import unpack
+from orchestrator.tasks.listed import check_listed
+from orchestrator.tasks.mining import Mined, mine
+from orchestrator.tasks.sources import read_endpoints
+from orchestrator.tasks.trees import base_tree, sealed_tree
+from orchestrator.tasks.writing import Sources, built_task, write_compartments
 
 Say = Callable[[str], None]
 MakeEnvironment = Callable[[Environment, Path, Path], str]
 OpenBench = Callable[[Path, Path], AbstractContextManager[Bench]]
 
 CURATION_SLOTS = (900, 901)
-"""Sandbox slots while tasks are built: users that no agent or evaluator of a run has."""
+"""Sandbox slots while one task is built: users that no agent or evaluator of a run has."""
 
-CURATION_MODULES = (
-    "build", "classify", "compartments", "eligibility", "environment", "mining", "trees", "unpack",
-)  # fmt: skip
-"""Modules of this room whose change means that a task is built again."""
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Both releases and what follows from them without running anything."""
-
-    task: Task
-    layout: Layout
-    change: Classification
-    base: Files
-    sealed: Files
-
-    @property
-    def gold_patch(self) -> bytes:
-        return make_patch(self.base, self.change.gold)
+ELSEWHERE = ("spec/paths.py", "repo/files.py", "repo/mirror.py", "repo/patch.py")
+LATER = frozenset({"download", "hunks", "index", "signatures", "variants"})
+"""Modules of this room whose change does not change what is built; importers/ neither."""
 
 
 @contextmanager
-def sandbox_bench(out: Path, environment: Path) -> Iterator[Bench]:
+def sandbox_bench(
+    out: Path, environment: Path, slots: tuple[int, int] = CURATION_SLOTS
+) -> Iterator[Bench]:
     """Two sandboxes for the environment's interpreter, scratch space below ``out`` for both.
 
     The scratch directory is removed afterwards; so is what killed builders have left.
     """
-    for folder in (out, environments(out)):
-        reap(folder)
-    scratch = temporary_folder(out, "scratch")
+    reap(workroom(out))
+    scratch = temporary_folder(workroom(out), "scratch")
     scratch.chmod(0o711)
     try:
         python = (environment / "bin" / "python").resolve()
-        first, second = (BwrapSandbox(scratch, python, slot=slot) for slot in CURATION_SLOTS)
+        first, second = (BwrapSandbox(scratch, python, slot=slot) for slot in slots)
         yield Bench(first, scratch, twin=second)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -114,34 +90,163 @@ def build_task(
     out: Path,
     say: Say = lambda _line: None,
     *,
+    step: Say = lambda _step: None,
     make_environment: MakeEnvironment = build_environment,
     open_bench: OpenBench = sandbox_bench,
 ) -> BuiltTask:
     """Build ``task`` of ``manifest`` below ``out`` unless that was done from the same input.
 
-    ``say`` is told what happens, one line per task. Raises BadInput, Ineligible (exit code 2) and
-    InfrastructureFault.
+    ``say`` is told what happens, ``step`` what is being done, by a short name. Raises Ineligible
+    (with every ruling) where a rule refuses the candidate, which is remembered; BadInput where one
+    that is to be refused (``rejected_by``) is not, or by another rule; BadInput, IntegrityError and
+    InfrastructureFault where something else went wrong.
     """
+    if task.rejected_by not in (None, *RULES):
+        raise _unexpected(task, manifest, "there is no such rule")
     prepare(out)
+    step("environment")
     name = make_environment(task.environment, manifest, environments(out))
-    digest = input_digest(task, name)
-    built = read_built(out, task.id)
-    if built is not None and built.input_digest == digest and _complete(out, task.id):
-        say(f"{task.id}: built already")
-        return built
-    started = time.monotonic()
-    sources = read_sources(task, manifest)
-    environment = environments(out) / name
-    requirements = manifest.parent / task.environment.requirements
-    modules = top_level_modules(sources.base, sources.layout.import_root)
-    check_absent(environment, task.source.name, modules, requirements)
-    say(f"{task.id}: running its tests on base and gold")
-    with open_bench(out, environment) as bench:
-        mined = mine(_bundle(sources, environment), sources.change.gold, bench)
-    built = _write(sources, mined, out, name, digest)
-    counts = ", ".join(f"{len(ids)} {suite.value}" for suite, ids in mined.suites.items())
-    say(f"{task.id}: built in {time.monotonic() - started:.0f} s ({counts})")
+    try:
+        built = _built_before(task, out, input_digest(task, name))
+        if built is not None:
+            say(f"{task.id}: built already")
+        else:
+            built = _build(task, manifest, out, name, say, step, open_bench)
+    except Ineligible as refusal:
+        say(f"{task.id}: refused by rule {refusal.rule} ({refusal.detail})")
+        if task.rejected_by not in (None, refusal.rule):
+            raise _unexpected(task, manifest, f"rule {refusal.rule} refuses it") from None
+        raise
     return built
+
+
+def _built_before(task: Task, out: Path, digest: str) -> BuiltTask | None:
+    """The task as it was built from the same input, or None. Raises the Ineligible of then."""
+    refused = read_rejected(out, task.id)
+    if refused is not None and refused.input_digest == digest:
+        raise Ineligible(task.id, refused.rule, refused.detail, refused.rulings, refused.log)
+    built = read_built(out, task.id)
+    same = built is not None and built.input_digest == digest and _complete(out, task.id)
+    return built if same else None
+
+
+def settled(task: Task, manifest: Path, out: Path, environment_id: str) -> bool:
+    """Whether a build would find everything done: built, or refused, from the same input."""
+    try:
+        digest = input_digest(task, environment_id)
+        known = _built_before(task, out, digest) is not None
+    except Ineligible:
+        known = True
+    return known and (environments(out) / environment_id).is_dir()
+
+
+def _build(
+    task: Task, manifest: Path, out: Path, name: str, say: Say, step: Say, open_bench: OpenBench
+) -> BuiltTask:
+    started, digest = time.monotonic(), input_digest(task, name)
+    sheet, environment = Sheet(task.id), environments(out) / name
+    mined, peak = None, 0
+    try:
+        step("sources")
+        sources = read_sources(task, manifest, sheet)
+        requirements = manifest.parent / task.environment.requirements
+        modules = top_level_modules(sources.base, sources.layout.import_root)
+        check_absent(environment, sources.ends.name, modules, requirements)
+        step("suites")
+        say(f"{task.id}: running its tests on base and gold")
+        with open_bench(out, environment) as bench:
+            try:
+                bundle, told = sources.bundle(environment), task.problem_statement
+                mined = mine(bundle, sources.trees, bench, sheet, told)
+            finally:
+                peak = bench.meter.peak_memory_bytes
+        _check_listed(sources, mined, sheet)
+    except Ineligible as refusal:
+        seconds = time.monotonic() - started
+        raise _reject(task, refusal, sheet, out, _measured(task, digest, seconds, peak)) from None
+    if task.rejected_by is not None:
+        raise _unexpected(task, manifest, "every rule accepts it")
+    step("compartments")
+    write_compartments(sources, mined, sheet.rulings(), out, name)
+    step("certificate")
+    certificate = _certified(out, task.id)
+    seconds = time.monotonic() - started
+    write_record(Places(out, task.id).measured, _measured(task, digest, seconds, peak, mined))
+    Places(out, task.id).rejected.unlink(missing_ok=True)
+    built = built_task(sources, mined, out, digest, certificate)
+    write_record(Places(out, task.id).built, built)
+    counts = ", ".join(f"{len(ids)} {suite.value}" for suite, ids in mined.suites.items())
+    say(f"{task.id}: built in {seconds:.0f} s ({counts})")
+    return built
+
+
+def _check_listed(sources: Sources, mined: Mined, sheet: Sheet) -> None:
+    failing, passing = (
+        mined.suites[name] for name in (SuiteName.FAIL_TO_PASS, SuiteName.PASS_TO_PASS)
+    )
+    check_listed(sources.ends.expected, failing, passing, sheet)
+
+
+def _measured(
+    task: Task, digest: str, seconds: float, peak: int, mined: Mined | None = None
+) -> Measured:
+    return Measured(
+        schema="factorial/measured@1",
+        task_id=task.id,
+        input_digest=digest,
+        build_seconds=round(seconds, 1),
+        suite_seconds=round(mined.seconds, 2) if mined else None,
+        suite_peak_memory_bytes=peak,
+        residue=mined.residue if mined else (),
+    )
+
+
+def _reject(
+    task: Task, refusal: Ineligible, sheet: Sheet, out: Path, measured: Measured
+) -> Ineligible:
+    """Put the refusal on record, instead of what may have been built before; returns it whole."""
+    sheet.fails(refusal.rule, refusal.detail)
+    places, rulings = Places(out, task.id), sheet.rulings()
+    places.built.unlink(missing_ok=True)
+    write_record(places.measured, measured)
+    write_record(places.rejected, _rejected(task, refusal, rulings, measured.input_digest))
+    return Ineligible(task.id, refusal.rule, refusal.detail, rulings, refusal.log)
+
+
+def _rejected(
+    task: Task, refusal: Ineligible, rulings: tuple[Ruling, ...], digest: str
+) -> Rejected:
+    return Rejected(
+        schema="factorial/rejected@1",
+        task_id=task.id,
+        project=task.project,
+        input_digest=digest,
+        row=task.model_dump(mode="json"),
+        rule=refusal.rule,
+        detail=refusal.detail,
+        rulings=rulings,
+        log=refusal.log,
+    )
+
+
+def _unexpected(task: Task, manifest: Path, found: str) -> BadInput:
+    return BadInput(
+        str(manifest),
+        f"tasks.{task.id}.rejected_by",
+        f"is to be refused by rule {task.rejected_by}, but {found}",
+        "Correct the entry, or find out what changed.",
+    )
+
+
+def _certified(out: Path, task_id: str) -> str:
+    """SHA-256 of the certificate that nothing sealed is within the agent's reach; it is kept."""
+    certificate = certify(out, task_id)
+    if certificate.findings:
+        shown = "; ".join(str(finding) for finding in certificate.findings[:3])
+        problem = f"sealed content is within reach ({len(certificate.findings)}): {shown}"
+        raise IntegrityError(f"task {task_id}", problem)
+    write_record(Places(out, task_id).certificate, certificate)
+    return certificate.sha256
 
 
 def input_digest(task: Task, environment_id: str) -> str:
@@ -152,158 +257,36 @@ def input_digest(task: Task, environment_id: str) -> str:
 
 @cache
 def curation_digest() -> str:
-    """SHA-256 over the source of the modules that derive a task, and the table of test paths."""
+    """SHA-256 over the source of the modules that derive, write and certify a task."""
     home = Path(__file__).parent
-    modules = [home / f"{name}.py" for name in CURATION_MODULES]
-    modules.append(home.parent / "spec" / "paths.py")
-    return digest_json({module.stem: sha256_file(module) for module in modules})
+    sources = [home.parent / name for name in ELSEWHERE]
+    for path in home.rglob("*.py"):
+        relative = path.relative_to(home)
+        if relative.stem not in LATER and relative.parts[0] != "importers":
+            sources.append(path)
+    root = home.parent
+    return digest_json({p.relative_to(root).as_posix(): sha256_file(p) for p in sources})
 
 
-def read_sources(task: Task, manifest: Path) -> Sources:
-    """Fetch and unpack both releases, classify the change, derive the trees. Runs nothing."""
-    buggy = _release(task, manifest, "buggy", task.source.buggy)
-    fixed = _release(task, manifest, "fixed", task.source.fixed)
-    layout = derive_layout(fixed, task.import_root, task.test_paths)
-    change = classify(buggy, fixed, layout)
-    check_patch(task.id, change, layout)
+def read_sources(task: Task, manifest: Path, sheet: Sheet) -> Sources:
+    """Fetch both ends, classify the change, derive the trees, and rule on what needs no run.
+
+    Runs nothing. Raises BadInput and Ineligible.
+    """
+    ends = read_endpoints(task, manifest)
+    sheet.passes("direct-parent", ends.relation)
+    layout = derive_layout(ends.fixed, task.import_root, task.test_paths)
+    change = classify(ends.buggy, ends.fixed, layout)
+    base = base_tree(ends.buggy, layout)
+    check_statement(task.problem_statement, gold_lines(base, change.gold), sheet)
+    check_patch(change, layout, sheet)
     return Sources(
         task=task,
+        ends=ends,
         layout=layout,
         change=change,
-        base=base_tree(buggy, layout),
-        sealed=sealed_tree(buggy, fixed, task.source, layout),
-    )
-
-
-def _release(task: Task, manifest: Path, which: str, release: Release) -> Files:
-    """A release's files. The cache knows hashes only, so the archive has to say what it is."""
-    field = f"tasks.{task.id}.source.{which}"
-    files = unpack(fetch_sdist(Wanted(task.source.name, release, str(manifest), field)))
-    said = Parser().parsestr(files.get("PKG-INFO", (0, b""))[1].decode(errors="replace"))
-    version = said["Version"]
-    if version and canonicalize_version(version) != canonicalize_version(release.version):
-        raise BadInput(
-            str(manifest),
-            f"{field}.sha256",
-            f"is the hash of version {version}, not {release.version}",
-            "Correct the version or the hash.",
-        )
-    return files
-
-
-def _bundle(sources: Sources, environment: Path) -> Bundle:
-    """The bundle as the evaluator will read it, before there are suites."""
-    task, layout = sources.task, sources.layout
-    ground = Ground(environment, layout.import_root, layout.test_paths, task.environment.python)
-    return Bundle(
-        task_id=task.id,
-        project=task.project,
-        base_state_id=tree_of(sources.base).state_id,
-        environment_id=environment.name,
-        ground=ground,
-        suites={},
-        base=sources.base,
-        sealed=sources.sealed,
-        removed=frozenset(removed_paths(sources.base, sources.sealed)),
-    )
-
-
-# ------------------------------------------------------------------------------- writing
-
-
-def _write(
-    sources: Sources, mined: Mined, out: Path, environment_id: str, digest: str
-) -> BuiltTask:
-    places = Places(out, sources.task.id)
-    places.built.unlink(missing_ok=True)
-    with replacing(out, places.agent, PUBLIC) as home:
-        _write_agent(sources, home)
-    with replacing(out, places.evaluator, PRIVATE) as home:
-        _write_evaluator(sources, mined, environment_id, home)
-    with replacing(out, places.gold, PRIVATE) as home:
-        (home / places.gold_patch.name).write_bytes(sources.gold_patch)
-        write_json(home / places.facts.name, _facts(sources, mined))
-    built = _built(sources, mined, out, digest)
-    write_json(places.built, built.model_dump(mode="json", by_alias=True))
-    return built
-
-
-def _write_agent(sources: Sources, home: Path) -> None:
-    """What the agent's side may read: statement, base tree, how the tree is imported."""
-    task = sources.task
-    mirror = Mirror.create(home / "repo.git", {AGENT_BRANCH: sources.base}, "Import")
-    (home / "statement.md").write_text(_statement(task), encoding="utf-8")
-    record = {
-        "schema": "factorial/agent-task@1",
-        "task_id": task.id,
-        "project": task.project,
-        "import_root": sources.layout.import_root,
-        "base_state_id": tree_of(sources.base).state_id,
-        "agent_commit": mirror.commit_id(AGENT_BRANCH),
-    }
-    write_json(home / "task.json", record)
-
-
-def _statement(task: Task) -> str:
-    return task.problem_statement.strip() + "\n"
-
-
-def _write_evaluator(sources: Sources, mined: Mined, environment_id: str, home: Path) -> None:
-    branches = {BASE_BRANCH: sources.base, SEALED_BRANCH: sources.sealed}
-    Mirror.create(home / "repo.git", branches, "Import")
-    task, layout = sources.task, sources.layout
-    record = BundleFile(
-        schema="factorial/bundle@1",
-        task_id=task.id,
-        project=task.project,
-        base_state_id=tree_of(sources.base).state_id,
-        environment_id=environment_id,
-        import_root=layout.import_root,
-        python=task.environment.python,
-        test_paths=layout.test_paths,
-        suites=dict(mined.suites),
-        overlay_sha256=tree_of(sources.sealed).state_id,
-        removed=removed_paths(sources.base, sources.sealed),
-    )
-    (home / "bundle.json").write_bytes(bundle_bytes(record))
-
-
-def _facts(sources: Sources, mined: Mined) -> dict[str, object]:
-    """What curation found, for the audit and for the person who reviews a task; no timings."""
-    change = sources.change
-    return {
-        "schema": "factorial/facts@1",
-        "task_id": sources.task.id,
-        "changed_paths": {path: kind.value for path, kind in sorted(change.classes.items())},
-        "gold_files": list(change.gold_files),
-        "gold_lines": change.gold_lines,
-        "counts": {name.value: len(ids) for name, ids in mined.suites.items()},
-        "gate_overlap": mined.gate_overlap,
-        "unstable": list(mined.unstable),
-        "alone": list(mined.alone),
-        "hidden_api": list(mined.hidden_api),
-        "uncollected": {tree: list(paths) for tree, paths in mined.uncollected.items()},
-    }
-
-
-def _built(sources: Sources, mined: Mined, out: Path, digest: str) -> BuiltTask:
-    task, places = sources.task, Places(out, sources.task.id)
-    bundle = load_bundle(out, task.id)
-    return BuiltTask(
-        schema="factorial/built@1",
-        task_id=task.id,
-        project=task.project,
-        input_digest=digest,
-        base_state_id=bundle.base_state_id,
-        agent_commit=Mirror(places.agent / "repo.git").commit_id(AGENT_BRANCH),
-        evaluator_commit=Mirror(places.evaluator / "repo.git").commit_id(SEALED_BRANCH),
-        environment_id=bundle.environment_id,
-        suites={name.value: suite.suite_id for name, suite in bundle.suites.items()},
-        gate_overlap=mined.gate_overlap,
-        gold_patch_sha256=sha256_hex(sources.gold_patch),
-        statement_sha256=sha256_hex(_statement(task).encode()),
-        buggy_sdist_sha256=task.source.buggy.sha256,
-        fixed_sdist_sha256=task.source.fixed.sha256,
+        base=base,
+        sealed=sealed_tree(ends.buggy, ends.fixed, ends.name, ends.version, layout),
     )
 
 
@@ -333,6 +316,7 @@ def built_facts(out: Path, task_id: str) -> BuiltTask:
         "evaluator commit": evaluator.commit_id(SEALED_BRANCH),
         "gold patch": sha256_file(places.gold_patch),
         "statement": sha256_file(places.agent / "statement.md"),
+        "eligibility record": sha256_file(places.eligibility),
         **suites,
     }
     expected = {
@@ -341,6 +325,7 @@ def built_facts(out: Path, task_id: str) -> BuiltTask:
         "evaluator commit": built.evaluator_commit,
         "gold patch": built.gold_patch_sha256,
         "statement": built.statement_sha256,
+        "eligibility record": built.eligibility_sha256,
         **recorded,
     }
     for part, value in expected.items():

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-import pygit2
-from pygit2.enums import DiffOption
-
 from orchestrator.repo.files import Files, delta_between
 from orchestrator.spec.paths import TEST_CONFIG, TEST_DIRECTORIES, is_test_path
 from orchestrator.spec.ports import Delta
+from orchestrator.tasks.lines import changed_lines
 
 
 class PathClass(StrEnum):
@@ -51,7 +49,6 @@ NOT_PRODUCTION_FILES = frozenset(
 """Top-level scripts that build, release or measure a project."""
 
 DEFINES_TESTS = re.compile(rb"^\s*(?:async\s+)?def test[_A-Z0-9]", re.MULTILINE)
-DIFF_OPTIONS = DiffOption.FORCE_TEXT | DiffOption.IGNORE_WHITESPACE_EOL
 
 METADATA_FILES = frozenset({"_version.py", "__about__.py"})
 METADATA_LINE = re.compile(
@@ -79,7 +76,7 @@ class Layout:
 class Classification:
     """Every changed path with its class; ``gold`` is the part that is the fix.
 
-    ``gold_lines``: lines added plus removed in gold files, line ends and trailing blanks ignored.
+    ``gold_lines``: lines of gold files that changed, as :func:`~.lines.changed_lines` counts.
     """
 
     classes: Mapping[str, PathClass]
@@ -184,7 +181,7 @@ def classify(buggy: Files, fixed: Files, layout: Layout) -> Classification:
         for path in delta
     }
     gold = {path: change for path, change in delta.items() if classes[path] is PathClass.GOLD}
-    lines = sum(changed_lines(_content(buggy, path), _content(fixed, path)) for path in gold)
+    lines = changed_lines((_content(buggy, path), _content(fixed, path)) for path in sorted(gold))
     return Classification(classes, gold, lines)
 
 
@@ -256,10 +253,3 @@ def _same_syntax(old: str, new: str) -> bool:
             return ast.dump(ast.parse(old)) == ast.dump(ast.parse(new))
     except (SyntaxError, ValueError, RecursionError):
         return False
-
-
-def changed_lines(old: bytes, new: bytes) -> int:
-    """Lines added plus lines removed as git counts them, line ends and trailing blanks ignored."""
-    patch = pygit2.Patch.create_from(old, new, flag=DIFF_OPTIONS)
-    _, added, removed = patch.line_stats
-    return added + removed

@@ -1,18 +1,20 @@
 """The three compartments of built tasks, their places, and the facts that the lock takes from them.
 
 ``agent/`` is for the agent, ``evaluator/`` and ``gold/`` (mode 0700) never are; ``built/`` says
-what is complete. ``built/<task_id>.json`` is written last: a task without it is not built.
+what is complete. ``built/<task_id>.json`` is written last: a task without it is not built. A
+candidate that was refused has ``rejected/<task_id>.json`` instead.
 """
 
 import json
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -22,15 +24,19 @@ from orchestrator.spec.errors import BadInput, IntegrityError
 from orchestrator.spec.identity import canonical_json
 from orchestrator.spec.manifest import Frozen
 from orchestrator.spec.task import Sha256, Slug
+from orchestrator.tasks.eligibility import Ruling
 
 AGENT_BRANCH = "main"
-PRIVATE, PUBLIC = 0o700, 0o755
+PRIVATE, PASSABLE, PUBLIC = 0o700, 0o711, 0o755
+
+
+Record = TypeVar("Record", bound=Frozen)
 
 
 class BuiltTask(Frozen):
     """Facts of one built task. ``input_digest``: what it came from."""
 
-    schema_: Literal["factorial/built@1"] = Field(alias="schema")
+    schema_: Literal["factorial/built@2"] = Field(alias="schema")
     task_id: Slug
     project: Slug
     input_digest: Sha256
@@ -40,10 +46,58 @@ class BuiltTask(Frozen):
     environment_id: Sha256
     suites: dict[str, Sha256]
     gate_overlap: bool
+    fail_to_pass_functions: Annotated[int, Field(ge=1)]
     gold_patch_sha256: Sha256
     statement_sha256: Sha256
-    buggy_sdist_sha256: Sha256
-    fixed_sdist_sha256: Sha256
+    source_id: Sha256
+    relation: str
+    eligibility_sha256: Sha256
+    certificate_sha256: Sha256
+
+
+class Eligibility(Frozen):
+    """What every rule said of an eligible task. No times: equal on every machine."""
+
+    schema_: Literal["factorial/eligibility@1"] = Field(alias="schema")
+    task_id: Slug
+    project: Slug
+    source_id: Sha256
+    relation: str
+    rulings: tuple[Ruling, ...] = Field(strict=False)
+
+
+class Rejected(Frozen):
+    """A refused candidate: its row, the rule, and what every rule said until then.
+
+    ``row``: its entry in the manifest. ``log``: end of the output of the run that decided it.
+    """
+
+    schema_: Literal["factorial/rejected@1"] = Field(alias="schema")
+    task_id: Slug
+    project: Slug
+    input_digest: Sha256
+    row: dict[str, object]
+    rule: str
+    detail: str
+    rulings: tuple[Ruling, ...] = Field(strict=False)
+    log: str
+
+
+class Measured(Frozen):
+    """What differs from one build to the next and is part of no identity.
+
+    ``suite_seconds``: median of the whole suite on gold, None where it was not judged.
+    ``suite_peak_memory_bytes``: of the largest run, 0 where it is not measured. ``residue``: paths
+    that the full suite writes where it may.
+    """
+
+    schema_: Literal["factorial/measured@1"] = Field(alias="schema")
+    task_id: Slug
+    input_digest: Sha256
+    build_seconds: float
+    suite_seconds: float | None
+    suite_peak_memory_bytes: int
+    residue: tuple[str, ...] = Field(strict=False)
 
 
 @dataclass(frozen=True)
@@ -70,12 +124,32 @@ class Places:
         return self.out / "built" / f"{self.task_id}.json"
 
     @property
+    def rejected(self) -> Path:
+        return self.out / "rejected" / f"{self.task_id}.json"
+
+    @property
+    def measured(self) -> Path:
+        return self.out / "measured" / f"{self.task_id}.json"
+
+    @property
+    def log(self) -> Path:
+        return self.out / "logs" / f"{self.task_id}.log"
+
+    @property
     def gold_patch(self) -> Path:
         return self.gold / "gold.patch"
 
     @property
     def facts(self) -> Path:
         return self.gold / "facts.json"
+
+    @property
+    def eligibility(self) -> Path:
+        return self.gold / "eligibility.json"
+
+    @property
+    def certificate(self) -> Path:
+        return self.gold / "certificate.json"
 
     @property
     def variants(self) -> Path:
@@ -87,13 +161,39 @@ def environments(out: Path) -> Path:
     return out / "environments"
 
 
+COMPARTMENTS = {
+    "agent": PUBLIC,
+    "environments": PUBLIC,
+    "built": PUBLIC,
+    "tmp": PASSABLE,
+    "evaluator": PRIVATE,
+    "gold": PRIVATE,
+    "rejected": PRIVATE,
+    "measured": PRIVATE,
+    "logs": PRIVATE,
+}
+"""Folder -> mode. What may tell of sealed tests is closed to every other user."""
+
+
 def prepare(out: Path) -> None:
     """Make the compartments; sealed ones are closed to every other user."""
-    modes = {"agent": PUBLIC, "evaluator": PRIVATE, "gold": PRIVATE, "built": PUBLIC}
     with disk_faults():
-        for name, mode in {**modes, "environments": PUBLIC}.items():
+        for name, mode in COMPARTMENTS.items():
             (out / name).mkdir(parents=True, exist_ok=True)
             (out / name).chmod(mode)
+        workroom(out)
+
+
+def workroom(out: Path) -> Path:
+    """Where this machine's builders work; on the same file system as ``out``.
+
+    Each machine has its own, since what a dead process left is known by its process id.
+    """
+    place = out / "tmp" / platform.node()
+    place.mkdir(parents=True, exist_ok=True)
+    for folder in (place.parent, place):
+        folder.chmod(PASSABLE)
+    return place
 
 
 def write_json(path: Path, value: object) -> None:
@@ -126,7 +226,7 @@ def temporary_folder(parent: Path, purpose: str) -> Path:
 def replacing(out: Path, target: Path, mode: int) -> Iterator[Path]:
     """A fresh directory below ``out`` that takes the target's place if the block ends well."""
     with disk_faults():
-        building = temporary_folder(out, "building")
+        building = temporary_folder(workroom(out), "building")
         try:
             yield building
             building.chmod(mode)
@@ -138,10 +238,38 @@ def replacing(out: Path, target: Path, mode: int) -> Iterator[Path]:
 
 def read_built(out: Path, task_id: str) -> BuiltTask | None:
     """The facts of a built task, or None where it is not built (or was torn)."""
+    return _read(Places(out, task_id).built, BuiltTask)
+
+
+def read_rejected(out: Path, task_id: str) -> Rejected | None:
+    """The record of a refused candidate, or None where there is none (or it was torn)."""
+    return _read(Places(out, task_id).rejected, Rejected)
+
+
+def read_measured(out: Path, task_id: str) -> Measured | None:
+    """What the last build measured, or None."""
+    return _read(Places(out, task_id).measured, Measured)
+
+
+def _read(path: Path, model: type[Record]) -> Record | None:
     try:
-        return BuiltTask.model_validate_json(Places(out, task_id).built.read_bytes())
+        return model.model_validate_json(path.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
+
+
+def read_eligibility(out: Path, task_id: str) -> Eligibility:
+    """What every rule said of a built task. IntegrityError where the record cannot be read."""
+    path = Places(out, task_id).eligibility
+    found = _read(path, Eligibility)
+    if found is None:
+        raise IntegrityError(str(path), "cannot be read")
+    return found
+
+
+def write_record(path: Path, record: Frozen) -> None:
+    """A record as canonical JSON; the file appears whole or not at all."""
+    write_json(path, record.model_dump(mode="json", by_alias=True))
 
 
 def require_built(out: Path, task_id: str) -> BuiltTask:

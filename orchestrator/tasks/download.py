@@ -35,11 +35,15 @@ class Wanted:
     field: str
 
 
-def cache_directory() -> Path:
-    """Where sdists are kept: ``FACTORIAL_CACHE`` or the user's cache folder, below ``sdists``."""
+def cache_home() -> Path:
+    """Where what was fetched is kept: ``FACTORIAL_CACHE``, or a folder of the user's cache."""
     configured = os.environ.get("FACTORIAL_CACHE")
-    home = Path(configured) if configured else Path.home() / ".cache" / "repo-factorials"
-    return home / "sdists"
+    return Path(configured) if configured else Path.home() / ".cache" / "repo-factorials"
+
+
+def cache_directory() -> Path:
+    """Where sdists are kept, below :func:`cache_home`."""
+    return cache_home() / "sdists"
 
 
 def cached_path(sha256: str) -> Path:

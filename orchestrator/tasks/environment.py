@@ -1,17 +1,19 @@
 """Makes the virtual environment in which a task's tests run, named by what went into it.
 
 In: a Python version and a pip requirements file with hashes. Out: ``DIR/<environment_id>``, shared
-by all tasks with the same pins, complete or absent. It holds no pip and never the project under
-test; start it as ``<environment>/bin/python -m ...``, since its other scripts are removed (they
-would name the place where it was built).
+by all tasks with the same pins, complete or absent; of several builders one makes it and the others
+wait. It holds no pip and never the project under test; start it as ``<environment>/bin/python -m
+...``, since its other scripts are removed (they would name the place where it was built).
 """
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,9 +24,12 @@ from orchestrator.spec.errors import BadInput, InfrastructureFault
 from orchestrator.spec.identity import digest_json, sha256_file
 from orchestrator.spec.manifest import read_text
 from orchestrator.spec.task import Environment
-from orchestrator.tasks.compartments import temporary_folder
+from orchestrator.tasks.compartments import temporary_folder, workroom
 
 STEP_SECONDS = 900.0
+OLDEST_MINOR = 8
+"""The launcher that runs suites needs Python 3.8 or later."""
+LOG_CHARS = 8_000
 IMPORTABLE = (
     "import importlib.util, sys\n"
     "for name in sys.argv[1:]:\n"
@@ -82,16 +87,40 @@ def build_environment(environment: Environment, manifest: Path, home: Path) -> s
     requirements = _requirements_path(environment, manifest)
     check_requirements(requirements)
     home.mkdir(parents=True, exist_ok=True)
-    building = temporary_folder(home, "environment")
-    try:
-        _create(_python(environment, manifest), building, requirements)
-        _move(building, home / name)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    with _alone(workroom(home.parent) / f"{name}.lock"):
+        if (home / name).is_dir():
+            return name
+        building = temporary_folder(workroom(home.parent), "environment")
+        try:
+            _create(_python(environment, manifest), building, requirements)
+            _move(building, home / name)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
     return name
 
 
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """While the block lasts no other process of this machine is in one of the same path.
+
+    The lock ends with its process, however that ends; the empty file stays.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _python(environment: Environment, manifest: Path) -> Path:
+    if int(environment.python.partition(".")[2]) < OLDEST_MINOR:
+        raise BadInput(
+            str(manifest),
+            "environment.python",
+            f"suites cannot be run under Python {environment.python}",
+            f"Use Python 3.{OLDEST_MINOR} or later.",
+        )
     found = find_python(environment.python)
     if found is None:
         raise BadInput(
@@ -149,14 +178,26 @@ def _create(python: Path, building: Path, requirements: Path) -> None:
     pip = [*_pip(python), "--python", str(building / "bin" / "python")]
     _step([*pip, *install, *options], where)
     for script in (building / "bin").iterdir():
-        if not script.name.startswith("python"):
+        if script.is_dir():  # a wheel may bring one, such as `__pycache__`
+            shutil.rmtree(script)
+        elif not script.name.startswith("python"):
             script.unlink()
     _make_readable(building)
 
 
 def _pip(python: Path) -> list[str]:
-    owner = sys.executable if find_spec("pip") is not None else str(python)
-    return [owner, "-m", "pip"]
+    """The pip that installs for ``python``: our own where it supports that version, or its own."""
+    own = [sys.executable, "-m", "pip"]
+    if find_spec("pip") is not None and _runs([*own, "--python", str(python), "--version"]):
+        return own
+    return [str(python), "-m", "pip"]
+
+
+def _runs(argv: Sequence[str]) -> bool:
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def _step(argv: Sequence[str], requirements: str) -> None:
@@ -171,12 +212,14 @@ def _step(argv: Sequence[str], requirements: str) -> None:
             "node", f"{requirements}: installing took longer than {STEP_SECONDS:.0f} s"
         ) from None
     if done.returncode != 0:
-        raise BadInput(
+        refusal = BadInput(
             requirements,
             "requirements",
             f"the environment cannot be installed ({_reason(done.stderr or done.stdout)})",
             "Correct the pins and hashes, or check that the package index can be reached.",
         )
+        refusal.add_note((done.stdout + done.stderr)[-LOG_CHARS:])
+        raise refusal
 
 
 def _reason(output: str) -> str:

@@ -24,6 +24,7 @@ from orchestrator.repo.patch import apply_patch, make_patch
 from orchestrator.spec.errors import BadInput, IntegrityError
 from orchestrator.spec.identity import digest_json, sha256_hex
 from orchestrator.spec.ports import Delta, Purpose, SuiteName, SuiteRequest
+from orchestrator.tasks.bench import Bench
 from orchestrator.tasks.build import Say, sandbox_bench
 from orchestrator.tasks.classify import is_production
 from orchestrator.tasks.compartments import (
@@ -35,7 +36,6 @@ from orchestrator.tasks.compartments import (
     write_whole,
 )
 from orchestrator.tasks.hunks import without_each_hunk
-from orchestrator.tasks.mining import Bench
 
 CLASSES = ("correct", "overfit", "wrong")
 SCHEMA = "factorial/variants@1"

@@ -33,15 +33,17 @@ class Workspace:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "orchestrator.cli.main", *arguments]
 
-    def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """Run ``factorial ARGUMENTS`` and require its exit code."""
+    def run(
+        self, *arguments: str, code: int = 0, seconds: float = 600
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``factorial ARGUMENTS`` for at most ``seconds`` and require its exit code."""
         done = subprocess.run(
             self.command(*arguments),
             cwd=self.path,
             env={**os.environ, "FACTORIAL_TASKS": str(TASKS)},
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=seconds,
             check=False,
         )
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"

@@ -4,12 +4,20 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.cli import main as entry
 
 REPOSITORY = Path(__file__).parents[2]
+
+
+def nested(command: Any) -> dict[str, Any] | None:
+    """The commands of a group by name, or None where ``command`` is no group."""
+    if not hasattr(command, "list_commands"):
+        return None
+    return {name: command.get_command(None, name) for name in command.list_commands(None)}
 
 
 @dataclass(frozen=True)

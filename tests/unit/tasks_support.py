@@ -23,10 +23,10 @@ from orchestrator.spec.identity import sha256_hex
 from orchestrator.spec.manifest import load
 from orchestrator.spec.ports import Sandbox
 from orchestrator.spec.task import Environment, Task, TaskManifest
+from orchestrator.tasks.bench import Bench, Job
 from orchestrator.tasks.build import build_task, sandbox_bench
 from orchestrator.tasks.compartments import BuiltTask, Places, environments
 from orchestrator.tasks.download import cached_path
-from orchestrator.tasks.mining import Bench, Job
 from tests.unit import evaluator_support
 
 PYTHON = evaluator_support.PYTHON
@@ -304,27 +304,42 @@ class Built:
 
 
 class Replay:
-    """Runs each (tree, ids, hash seed) once in the real sandbox and then repeats what it showed."""
+    """Runs each job on a tree once in the real sandbox and then repeats what it showed."""
 
     def __init__(self) -> None:
         self.runs: dict[object, TestRun] = {}
+        self.left: dict[object, tuple[TestRun, tuple[str, ...]]] = {}
 
     @contextmanager
     def open(self, out: Path, environment: Path) -> Iterator[Bench]:
         with sandbox_bench(out, environment) as bench:
-            yield ReplayingBench(bench.sandbox, bench.scratch, twin=bench.twin, runs=self.runs)
+            yield ReplayingBench(
+                bench.sandbox, bench.scratch, twin=bench.twin, runs=self.runs, left=self.left
+            )
 
 
 @dataclass(frozen=True)
 class ReplayingBench(Bench):
     runs: dict[object, TestRun] = field(default_factory=dict)
+    left: dict[object, tuple[TestRun, tuple[str, ...]]] = field(default_factory=dict)
 
     def run(self, bundle: Bundle, job: Job, sandbox: Sandbox | None = None) -> TestRun:
-        state_id = tree_of(bundle.laid_down(job.tree)).state_id
-        key = (state_id, None if job.ids is None else tuple(job.ids), job.hash_seed)
+        key = _key(bundle, job)
         if key not in self.runs:
             self.runs[key] = super().run(bundle, job, sandbox)
         return self.runs[key]
+
+    def residue(self, bundle: Bundle, job: Job) -> tuple[TestRun, tuple[str, ...]]:
+        key = _key(bundle, job)
+        if key not in self.left:
+            self.left[key] = super().residue(bundle, job)
+        return self.left[key]
+
+
+def _key(bundle: Bundle, job: Job) -> object:
+    state_id = tree_of(bundle.laid_down(job.tree)).state_id
+    ids = None if job.ids is None else tuple(job.ids)
+    return state_id, ids, job.hash_seed, job.order_seed
 
 
 REPLAY = Replay()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,7 +16,6 @@ from analysis.data import read_root
 from analysis.decision import analyze
 from analysis.errors import AnalysisError
 from analysis.plan import parse_plan
-from analysis.results import write_decision
 from analysis.transitions import transitions
 from tests.unit.analysis_support import (
     Root,
@@ -213,7 +213,7 @@ def test_an_empty_root_and_a_torn_file_are_named(tmp_path: Path) -> None:
     root = Root().write(tmp_path)
     file = root / "records" / "0-t1-OFF" / "rollout.parquet"
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(AnalysisError, match="Restore the files"):
+    with pytest.raises(AnalysisError, match="Restore the file"):
         read_root(root, PLAN)
 
 
@@ -223,6 +223,29 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
         pq.write_table(pq.read_table(file).drop_columns(["settled_as"]), file)
     with pytest.raises(AnalysisError, match="settled_as: the column is missing"):
         read_root(root, PLAN)
+
+
+def test_one_record_of_another_version_is_named(tmp_path: Path) -> None:
+    """Written before a column existed: the file is named, and nothing is filled in."""
+    root = Root().write(tmp_path)
+    old = root / "records" / "2-t2-OFF" / "rollout.parquet"
+    pq.write_table(pq.read_table(old).drop_columns(["charged_seconds"]), old)
+    with pytest.raises(AnalysisError, match="another version wrote this table") as caught:
+        read_root(root, PLAN)
+    assert (caught.value.file, caught.value.field) == (str(old), "charged_seconds")
+    assert caught.value.remedy.startswith("Analyse it with that version")
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_a_column_of_the_wrong_type_is_named(tmp_path: Path, place: int) -> None:
+    root = Root().write(tmp_path)
+    file = sorted(root.glob("records/*/rollout.parquet"))[place]
+    table = pq.read_table(file)
+    at = table.column_names.index("accepted")
+    pq.write_table(table.set_column(at, "accepted", pa.array(["perhaps"])), file)
+    with pytest.raises(AnalysisError, match="holds VARCHAR where BOOLEAN is expected") as caught:
+        read_root(root, PLAN)
+    assert (caught.value.file, caught.value.field) == (str(file), "accepted")
 
 
 def test_an_open_plan_cannot_read_a_root(tmp_path: Path) -> None:
@@ -246,14 +269,12 @@ def test_load_gives_frame_plan_and_decision(tmp_path: Path) -> None:
 
 def test_decision_json_is_canonical_and_whole(tmp_path: Path) -> None:
     result = analyze(PLAN, read_root(Root().write(tmp_path), PLAN))
-    path = tmp_path / "analysis" / "decision.json"
-    write_decision(result, path)
-    data = json.loads(path.read_text())
-    assert path.read_text() == json.dumps(data, sort_keys=True, indent=2) + "\n"
-    assert [file.name for file in path.parent.iterdir()] == ["decision.json"]
+    text = result.to_json()
+    data = json.loads(text)
+    assert text == json.dumps(data, sort_keys=True, indent=2) + "\n"
     unsafe = next(e for e in data["effects"] if e["endpoint"] == "unsafe")
     assert unsafe["least"]["effect"] == {"exact": "-1/1", "value": -1.0}
-    assert data["schema"] == "factorial/decision@1"
+    assert data["schema"] == "factorial/decision@2"
 
 
 def test_importing_analysis_loads_nothing_heavy() -> None:

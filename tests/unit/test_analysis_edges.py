@@ -1,5 +1,6 @@
 """Matrices at the edge of what can be decided: one task, one project, ties at a bound, gaps."""
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -56,7 +57,7 @@ def test_negative_zero_is_zero() -> None:
     plan["decision"] = plan["decision"] | {"unsafe_below": -0.0}
     found = analysed(plan, table)
     assert not found.decision.verdict.superiority
-    assert "-0.0" not in found.to_json()
+    assert not re.search(r"-0(\.0+)?[^.\d]", found.to_json())
 
 
 def test_nothing_settled_decides_nothing() -> None:

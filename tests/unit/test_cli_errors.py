@@ -70,7 +70,7 @@ def test_mistakes_of_the_command_line(
         ("not json", "not JSON"),
         ("[1]", "not a lock"),
         ('{"schema": "factorial/stack@1"}', "not a lock"),
-        ('{"schema": "factorial/lock@2", "lock_id": ""}', "schema: input should be"),
+        ('{"schema": "factorial/lock@1", "lock_id": ""}', "schema: input should be"),
     ],
 )
 def test_files_that_are_no_locks(command: Command, tmp_path: Path, text: str, words: str) -> None:

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -13,7 +14,7 @@ from rich.console import Console
 from orchestrator.cli.main import app
 from orchestrator.cli.trace import readable
 from orchestrator.store.writer import Writer
-from tests.unit.cli_support import REPOSITORY, Command
+from tests.unit.cli_support import REPOSITORY, Command, nested
 from tests.unit.store_support import complete_run, open_root, settle, small_lock
 
 LOCK = small_lock()
@@ -21,12 +22,16 @@ IDS = [planned.rollout_id for planned in LOCK.rollouts]
 
 
 def commands() -> Iterator[tuple[str, ...]]:
-    root = typer.main.get_command(app)
-    for name, command in root.commands.items():  # type: ignore[attr-defined]
-        nested = getattr(command, "commands", {})
-        yield from ((name, inner) for inner in nested)
-        if not nested:
-            yield (name,)
+    yield from below((), typer.main.get_command(app))
+
+
+def below(name: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]:
+    """Names of the commands below a group, groups themselves left out."""
+    inside = nested(command)
+    if inside is None:
+        yield name
+    for inner, found in (inside or {}).items():
+        yield from below((*name, inner), found)
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """Mirrors and patches are git's own formats: the git program agrees with every one of them."""
 
+import errno
 import os
 import pickle
+import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,9 +20,10 @@ from orchestrator.repo.files import (
     read_directory,
     write_directory,
 )
-from orchestrator.repo.mirror import Mirror
+from orchestrator.repo.mirror import Mirror, commit_id_of
 from orchestrator.repo.patch import apply_patch, make_patch
-from orchestrator.spec.errors import BadInput, IntegrityError
+from orchestrator.repo.pool import prune
+from orchestrator.spec.errors import BadInput, InfrastructureFault, IntegrityError
 
 BASE: Files = {
     "a-b": (REGULAR, b"sorted before a/\n"),
@@ -183,6 +187,94 @@ def test_bad_requests_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mirror"]
     with pytest.raises(IntegrityError, match="no branch"):
         Mirror(tmp_path / "mirror").commit_id("none")
+
+
+# ------------------------------------------------------------------------------- shared objects
+
+
+def objects_of(mirror: Mirror) -> dict[str, Path]:
+    return {f"{p.parent.name}{p.name}": p for p in (mirror.path / "objects").glob("??/*")}
+
+
+def test_the_same_files_have_the_same_commit_everywhere(tmp_path: Path) -> None:
+    first = Mirror.create(tmp_path / "a", {"main": BASE, "side": OTHER}, "m")
+    second = Mirror.create(tmp_path / "deep" / "b", {"main": BASE}, "m", tmp_path / "pool")
+    assert first.commit_id("main") == second.commit_id("main") == commit_id_of(BASE, "m")
+    assert first.commit_id("side") == commit_id_of(OTHER, "m") != commit_id_of(OTHER, "n")
+
+
+def test_mirrors_of_a_pool_share_equal_objects_and_nothing_else(tmp_path: Path) -> None:
+    pool = tmp_path / "pool"
+    first = Mirror.create(tmp_path / "a", {"main": BASE}, "m", pool)
+    second = Mirror.create(tmp_path / "b", {"main": OTHER}, "m", pool)
+    alone = Mirror.create(tmp_path / "c", {"main": OTHER}, "m")
+    mine, theirs = objects_of(first), objects_of(second)
+    common = mine.keys() & theirs.keys()
+    assert common and common != mine.keys()
+    for name in mine.keys() | theirs.keys():
+        paths = [found[name] for found in (mine, theirs) if name in found]
+        paths.append(pool / name[:2] / name[2:])
+        assert len({path.stat().st_ino for path in paths}) == 1
+        assert paths[0].stat().st_mode & 0o777 == 0o444
+    assert second.files("main") == OTHER
+    listed = {path.relative_to(second.path): path.read_bytes() for path in all_files(second.path)}
+    assert listed == {p.relative_to(alone.path): p.read_bytes() for p in all_files(alone.path)}
+    assert not list((second.path / "objects").glob("info/*")), "no way from a mirror to the pool"
+
+
+def all_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_damaged_object_of_the_pool_reaches_no_mirror_and_is_replaced(tmp_path: Path) -> None:
+    pool = tmp_path / "pool"
+    Mirror.create(tmp_path / "a", {"main": BASE}, "m", pool)
+    for stored in all_files(pool):
+        stored.unlink()
+        stored.write_bytes(b"")  # what a crash can leave of a file
+    assert Mirror.create(tmp_path / "b", {"main": BASE}, "m", pool).files("main") == BASE
+    assert all(stored.stat().st_size for stored in all_files(pool))
+
+
+def test_without_hard_links_a_mirror_keeps_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    mirror = Mirror.create(tmp_path / "a", {"main": BASE}, "m", tmp_path / "pool")
+    assert mirror.files("main") == BASE and all_files(tmp_path / "pool") == []
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
+    with pytest.raises(InfrastructureFault, match="broken"):
+        Mirror.create(tmp_path / "b", {"main": BASE}, "m", tmp_path / "pool")
+    assert not (tmp_path / "b").exists()
+
+
+def test_many_builders_share_one_pool(tmp_path: Path) -> None:
+    def make(number: int) -> Mirror:
+        files = BASE if number % 2 else OTHER
+        return Mirror.create(tmp_path / f"{number}", {"main": files}, "m", tmp_path / "pool")
+
+    with ThreadPoolExecutor(4) as builders:
+        mirrors = list(builders.map(make, range(12)))
+    assert all(m.files("main") == (BASE if n % 2 else OTHER) for n, m in enumerate(mirrors))
+    names = set(objects_of(mirrors[0])) | set(objects_of(mirrors[1]))
+    assert {f"{p.parent.name}{p.name}" for p in all_files(tmp_path / "pool")} == names
+
+
+def test_a_pool_is_pruned_of_what_no_mirror_uses(tmp_path: Path) -> None:
+    pool = tmp_path / "pool"
+    kept = Mirror.create(tmp_path / "a", {"main": BASE}, "m", pool)
+    gone = Mirror.create(tmp_path / "b", {"main": OTHER}, "m", pool)
+    lost = objects_of(gone).keys() - objects_of(kept).keys()
+    shutil.rmtree(gone.path)
+    left = next(iter(objects_of(kept).values()))
+    os.link(left, pool / left.parent.name / f".{left.name}.1-1")  # of a killed builder
+    assert prune(pool) == len(lost) + 1
+    assert {f"{p.parent.name}{p.name}" for p in all_files(pool)} == set(objects_of(kept))
+    assert kept.files("main") == BASE
 
 
 def test_a_damaged_mirror_is_found_out(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_bad_tasks(tmp_path: Path) -> None:
     assert "duplicate task id 'a-1-2'" in refusal(tmp_path, manifest, TaskManifest).problem
     short = {**TASK, "source": {**TASK["source"], "buggy": {"version": "1", "sha256": "abc"}}}
     bad = {"schema": "factorial/tasks@1", "tasks": [short]}
-    assert refusal(tmp_path, bad, TaskManifest).field == "tasks.0.source.buggy.sha256"
+    assert refusal(tmp_path, bad, TaskManifest).field == "tasks.0.source.sdist.buggy.sha256"
 
 
 def test_ablation_and_depth_designs_have_the_published_size() -> None:

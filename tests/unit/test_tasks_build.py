@@ -20,8 +20,16 @@ from orchestrator.spec.manifest import load
 from orchestrator.spec.ports import SuiteName
 from orchestrator.spec.task import TaskManifest
 from orchestrator.tasks.build import build_task, built_facts, read_sources, sandbox_bench
-from orchestrator.tasks.compartments import Places, environments, read_facts
-from orchestrator.tasks.eligibility import Ineligible
+from orchestrator.tasks.compartments import (
+    Places,
+    environments,
+    read_eligibility,
+    read_facts,
+    read_measured,
+    read_rejected,
+    workroom,
+)
+from orchestrator.tasks.eligibility import RULES, Ineligible, Sheet, Verdict
 from tests.unit import tasks_support as support
 from tests.unit.tasks_support import BUG, FILE, KEPT, Built, build, never
 
@@ -59,7 +67,10 @@ def test_suites_are_what_the_runs_show(built: Built) -> None:
 
 def test_what_was_dropped_is_on_record(built: Built) -> None:
     facts = read_facts(built.out, support.TASK)
-    assert facts["unstable"] == [f"{FILE}::test_hash_seed", f"{FILE}::test_unstable_id"]
+    assert facts["dropped"] == {
+        f"{FILE}::test_hash_seed": "stable",
+        f"{FILE}::test_unstable_id": "stable",
+    }
     assert facts["hidden_api"] == [f"{FILE}::test_offset_is_new"]
     assert facts["uncollected"] == {"base": ["tests/test_extra.py"], "gold": []}
     assert facts["gold_files"] == ["src/tally/core.py", "src/tally/extra.py"]
@@ -162,7 +173,8 @@ def test_an_interrupted_task_is_built_anew(copy: Built, lost: str) -> None:
 def test_what_a_killed_builder_left_is_removed_and_a_living_one_keeps_its_own(copy: Built) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left, kept = (copy.out / f"factorial-{pid}-building-x" for pid in (dead.pid, os.getpid()))
+    room = workroom(copy.out)
+    left, kept = (room / f"factorial-{pid}-building-x" for pid in (dead.pid, os.getpid()))
     for folder in (left, kept):
         folder.mkdir()
     with sandbox_bench(copy.out, environments(copy.out) / support.ENVIRONMENT_ID) as bench:
@@ -200,6 +212,31 @@ def test_a_changed_part_is_named(copy: Built, part: str) -> None:
         built_facts(copy.out, support.TASK)
 
 
+# ------------------------------------------------------------------------------- records
+
+
+def test_every_rule_is_on_record_without_times(built: Built) -> None:
+    record = read_eligibility(built.out, support.TASK)
+    figures = {ruling.rule: ruling.figure for ruling in record.rulings}
+    assert list(figures) == list(RULES)
+    assert {r.rule: r.verdict for r in record.rulings if r.verdict is not Verdict.PASS} == {
+        "hidden-api": Verdict.FLAG
+    }
+    assert figures["gold-files"] == "2 files of 5"
+    assert figures["stable"] == "3 of 3 repeats alike, 2 functions dropped"
+    assert (record.relation, record.source_id) == (built.task.relation, built.task.source_id)
+    measured = read_measured(built.out, support.TASK)
+    assert measured is not None and measured.suite_seconds is not None
+    assert measured.suite_seconds > 0 and measured.residue == ()
+
+
+def test_a_touched_record_is_named(copy: Built) -> None:
+    text = copy.places.eligibility.read_text()
+    copy.places.eligibility.write_text(text.replace("2 files of 5", "1 file of 5"))
+    with pytest.raises(IntegrityError, match="eligibility record"):
+        built_facts(copy.out, support.TASK)
+
+
 # ------------------------------------------------------------------------------- refusals
 
 
@@ -208,27 +245,85 @@ def refusal(home: Path, name: str, fixed: support.Texts) -> Ineligible:
     with pytest.raises(Ineligible) as caught:
         build(home / "out", manifest)
     assert not Places(home / "out", name).built.exists()
+    record = read_rejected(home / "out", name)
+    assert record is not None and record.rulings == caught.value.rulings
+    assert (record.rule, record.row["id"]) == (caught.value.rule, name)
     return caught.value
 
 
+def verdicts(refused: Ineligible) -> dict[str, Verdict]:
+    return {ruling.rule: ruling.verdict for ruling in refused.rulings}
+
+
+UNTESTED = {path: text for path, text in support.FIXED.items() if not path.startswith("tests/")}
+STAMPED = {
+    **support.BUGGY,
+    **{path: support.FIXED[path] for path in ("PKG-INFO", "src/tally/__init__.py")},
+}
+UNTOLD = {
+    **support.BUGGY,
+    "PKG-INFO": support.FIXED["PKG-INFO"],
+    "src/tally/core.py": support.CORE_FIXED,
+}
+
+
 def test_a_release_without_tests_is_refused(built: Built, home: Path) -> None:
-    texts = {path: text for path, text in support.FIXED.items() if not path.startswith("tests/")}
-    assert refusal(home, "untested", texts).rule == "tests-present"
+    refused = verdicts(refusal(home, "untested", UNTESTED))
+    assert (refused["gold-lines"], refused["tests-present"]) == (Verdict.PASS, Verdict.FAIL)
+    assert refused["stable"] is Verdict.NOT_REACHED
 
 
 def test_a_release_that_only_stamps_a_version_is_refused(built: Built, home: Path) -> None:
-    stamped = ("PKG-INFO", "src/tally/__init__.py")
-    texts = {**support.BUGGY, **{path: support.FIXED[path] for path in stamped}}
-    assert refusal(home, "stamp", texts).rule == "gold-present"
+    assert refusal(home, "stamp", STAMPED).rule == "gold-present"
 
 
 def test_a_fix_that_no_test_shows_is_refused(built: Built, home: Path) -> None:
-    texts = {
-        **support.BUGGY,
-        "PKG-INFO": support.FIXED["PKG-INFO"],
-        "src/tally/core.py": support.CORE_FIXED,
-    }
-    assert refusal(home, "untold", texts).rule == "fail-to-pass"
+    assert refusal(home, "untold", UNTOLD).rule == "fail-to-pass"
+
+
+def test_a_statement_that_shows_the_fix_is_refused(home: Path) -> None:
+    manifest = support.manifest(home / "telling", task_id="telling")
+    text = manifest.read_text().replace("clamp ignores", f"Write `{support.CLAMP_FIXED}`, clamp")
+    manifest.write_text(text)
+    with pytest.raises(Ineligible) as caught:
+        build(home / "out", manifest)
+    assert caught.value.rule == "statement"
+
+
+def test_a_refused_candidate_is_not_judged_again(home: Path) -> None:
+    manifest = support.manifest(home / "again", fixed=UNTOLD, task_id="again")
+    said: list[str] = []
+    for opened in (support.REPLAY.open, never):
+        with pytest.raises(Ineligible) as caught:
+            build_task(
+                support.only_task(manifest),
+                manifest,
+                home / "out",
+                said.append,
+                make_environment=support.ready_environment,
+                open_bench=opened,
+            )
+        assert len(caught.value.rulings) == len(RULES)
+    assert said[-1].startswith("again: refused by rule fail-to-pass")
+
+
+@pytest.mark.parametrize(
+    ("name", "fixed", "rule", "problem"),
+    [
+        ("as-told", UNTESTED, "tests-present", None),
+        ("otherwise", UNTESTED, "gold-lines", "but rule tests-present refuses it"),
+        ("eligible", support.FIXED, "gold-lines", "but every rule accepts it"),
+        ("unknown", UNTESTED, "no-such-rule", "but there is no such rule"),
+    ],
+)
+def test_a_standing_negative_has_to_be_refused_by_its_rule(
+    built: Built, home: Path, name: str, fixed: support.Texts, rule: str, problem: str | None
+) -> None:
+    manifest = support.manifest(home / name, fixed=fixed, task_id=name)
+    manifest.write_text(manifest.read_text() + f"    rejected_by: {rule}\n")
+    with pytest.raises(Ineligible if problem is None else BadInput, match=problem):
+        build(home / "out", manifest)
+    assert not Places(home / "out", name).built.exists()
 
 
 def test_a_hash_of_another_version_is_refused(home: Path) -> None:
@@ -236,7 +331,7 @@ def test_a_hash_of_another_version_is_refused(home: Path) -> None:
     path.write_text(path.read_text().replace('version: "1.1"', 'version: "1.2"'))
     task = load(path, TaskManifest).tasks[0]
     with pytest.raises(BadInput, match=r"fixed\.sha256: is the hash of version 1\.1, not 1\.2"):
-        read_sources(task, path)
+        read_sources(task, path, Sheet(task.id))
 
 
 def test_the_project_must_not_be_in_its_environment(built: Built, tmp_path: Path) -> None:

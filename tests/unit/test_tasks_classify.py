@@ -8,11 +8,11 @@ from orchestrator.repo.files import Files, apply_delta
 from orchestrator.tasks.classify import (
     Layout,
     PathClass,
-    changed_lines,
     classify,
     derive_layout,
     top_level_modules,
 )
+from orchestrator.tasks.lines import changed_lines
 
 FLAT = Layout(".", ("tests",))
 
@@ -93,16 +93,53 @@ def test_gold_is_exactly_the_production_change() -> None:
     }  # fmt: skip
 
 
-def test_line_ends_do_not_count_as_changed_lines() -> None:
-    assert changed_lines(b"a\nb\nc\n", b"a\r\nB\r\nc\r\n") == 2
-    assert changed_lines(b"", b"a\nb\n") == 2
+# ------------------------------------------------------------------------------- lines
+
+
+def count(old: str, new: str) -> int:
+    return changed_lines([(old.encode(), new.encode())])
+
+
+MODULE = "import os\n\n\ndef first(a, b):\n    c = a + b\n    return c\n\n\n"
+OTHER = "def second(x):\n    y = x * 2\n    return y\n\n\n"
+
+
+def test_line_ends_and_trailing_blanks_do_not_count_as_changed_lines() -> None:
+    assert count("a\nb\nc\n", "a\r\nB  \r\nc\r\n") == 2
+    assert count("", "a\nb\n") == 2
+    assert count("a = 1\nb = 2\n", "a = 1   \nb = 2\t\n") == 0
+
+
+def test_a_block_that_moved_within_or_between_files_does_not_count() -> None:
+    assert count(MODULE + OTHER, OTHER + MODULE) <= 2  # blank lines around it may
+    files = [((MODULE + OTHER).encode(), MODULE.encode()), (b"", OTHER.encode())]
+    assert changed_lines(files) <= 4
+    assert changed_lines([(b"x = 1\n", b""), (b"", b"x = 1\n")]) == 2  # too short to be a move
+
+
+def test_a_moved_block_that_was_edited_counts_where_it_was_edited() -> None:
+    edited = OTHER.replace("x * 2", "x * 3")
+    assert count(MODULE + OTHER, edited + MODULE) >= 2
+
+
+def test_new_indentation_counts_since_it_can_change_what_runs() -> None:
+    assert count("a()\nb()\nc()\nd()\ne()\n", "a()\nif x:\n    b()\nc()\nd()\ne()\n") == 3
+
+
+def test_a_reformatted_file_is_counted_on_its_syntax() -> None:
+    old = "".join(f"def f{n}(a,b):\n  return [a,\n          b]\n" for n in range(30))
+    new = "".join(f"def f{n}(a, b):\n    # tidy\n    return [a, b]\n\n\n" for n in range(30))
+    assert count(old, new) == 0
+    assert count(old, new.replace("def f7(a, b):\n    # tidy\n    return [a, b]",
+                                  "def f7(a, b):\n    # tidy\n    return [b, a]")) == 2  # fmt: skip
+    assert count("print 'a'\nprint 'b'\n", "print 'c'\nprint 'd'\n") == 4  # does not parse
 
 
 @given(st.lists(st.sampled_from([b"a\n", b"b\n", b"\n", b"c\r\n"])))
 def test_changed_lines_of_equal_and_swapped_contents(lines: list[bytes]) -> None:
     data = b"".join(lines)
-    assert changed_lines(data, data) == 0
-    assert changed_lines(data, b"x\n") == changed_lines(b"x\n", data)
+    assert changed_lines([(data, data)]) == 0
+    assert changed_lines([(data, b"x\n")]) == changed_lines([(b"x\n", data)])
 
 
 LAYOUTS: list[tuple[list[str], str, tuple[str, ...]]] = [

@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,10 +111,44 @@ def test_a_wrong_hash_leaves_nothing_behind(folder: Folder, tmp_path: Path) -> N
 
 
 def test_a_python_that_is_not_there_is_named(folder: Folder) -> None:
-    assert find_python("3.1") is None
-    old = Environment(python="3.1", requirements="env.txt")
-    with pytest.raises(BadInput, match=r"no Python 3\.1 on this machine"):
+    assert find_python("3.99") is None
+    new = Environment(python="3.99", requirements="env.txt")
+    with pytest.raises(BadInput, match=r"no Python 3\.99 on this machine"):
+        build_environment(new, folder.manifest, folder.home)
+
+
+def test_a_python_that_the_launcher_does_not_run_on_is_refused(folder: Folder) -> None:
+    old = Environment(python="3.7", requirements="env.txt")
+    with pytest.raises(BadInput, match=r"Use Python 3\.8 or later"):
         build_environment(old, folder.manifest, folder.home)
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from orchestrator.spec.task import Environment
+from orchestrator.tasks import environment
+create = environment._create
+environment._create = lambda *a: (print("made"), create(*a))
+wanted = Environment(python=sys.argv[1], requirements="env.txt")
+print(environment.build_environment(wanted, Path(sys.argv[2]), Path(sys.argv[3])))
+"""
+
+
+def test_of_two_builders_one_makes_it_and_both_have_it(folder: Folder, tmp_path: Path) -> None:
+    home = tmp_path / "out" / "environments"
+    command = [sys.executable, "-c", BUILD, PYTHON, str(folder.manifest), str(home)]
+    builders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [builder.communicate(timeout=120)[0].split() for builder in builders]
+    assert sorted(len(lines) for lines in said) == [1, 2]
+    assert {lines[-1] for lines in said} == {path.name for path in home.iterdir()}
+
+
+def test_what_pip_said_comes_with_the_refusal(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "env.txt").write_text(f"pytest==9.9 {HASH}\n")
+    with pytest.raises(BadInput) as caught:
+        build_environment(folder.environment, tmp_path / "tasks.yaml", tmp_path / "home")
+    assert "Expected sha256" in caught.value.__notes__[0]
 
 
 def test_a_missing_requirements_file_is_named(folder: Folder) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from orchestrator.repo.files import Files
-from orchestrator.spec.task import Release, SdistSource
 from orchestrator.tasks.classify import Layout
 from orchestrator.tasks.trees import (
     base_tree,
@@ -15,12 +14,7 @@ from orchestrator.tasks.trees import (
 )
 
 LAYOUT = Layout("src", ("tests", "checks"))
-SOURCE = SdistSource(
-    kind="sdist",
-    name="Some.Tool",
-    buggy=Release(version="1.0", sha256="0" * 64),
-    fixed=Release(version="1.1", sha256="1" * 64),
-)
+NAME, VERSION = "Some.Tool", "1.0"
 
 
 def files(texts: dict[str, str]) -> Files:
@@ -44,6 +38,10 @@ def files(texts: dict[str, str]) -> Files:
         ("pytest.ini", "test or test configuration"),
         ("AGENTS.md", "agent instructions"),
         ("docs/CLAUDE.md", "agent instructions"),
+        ("agents.md", "agent instructions"),
+        ("GEMINI.md", "agent instructions"),
+        (".windsurf/rules.md", "agent instructions"),
+        ("src/tool/agents.py", None),
         (".cursor/rules/a.md", "agent instructions"),
         (".github/copilot-instructions.md", "agent instructions"),
         (".gitattributes", "git file"),
@@ -61,7 +59,7 @@ def test_what_is_withheld_from_the_agent(path: str, reason: str | None) -> None:
 def test_the_fixed_tests_replace_the_buggy_ones_whole() -> None:
     buggy = files({"src/a.py": "1", "tests/old.py": "1", "tests/a.py": "1", "setup.cfg": "1"})
     fixed = files({"src/a.py": "2", "tests/a.py": "2", "tests/b.json": "2", "pytest.ini": "2"})
-    base, sealed = base_tree(buggy, LAYOUT), sealed_tree(buggy, fixed, SOURCE, LAYOUT)
+    base, sealed = base_tree(buggy, LAYOUT), sealed_tree(buggy, fixed, NAME, VERSION, LAYOUT)
     assert {*base} == {"src/a.py", "setup.cfg"}
     metadata = {path for path in sealed if ".dist-info/" in path}
     assert {path: sealed[path] for path in sealed if path not in metadata} == {
@@ -71,9 +69,9 @@ def test_the_fixed_tests_replace_the_buggy_ones_whole() -> None:
 
 
 def test_metadata_is_that_of_the_buggy_release() -> None:
-    found = metadata_files(files({"PKG-INFO": "Name: Some.Tool\n"}), SOURCE, LAYOUT)
+    found = metadata_files(files({"PKG-INFO": "Name: Some.Tool\n"}), NAME, VERSION, LAYOUT)
     assert found == files({"src/some_tool-1.0.dist-info/METADATA": "Name: Some.Tool\n"})
-    (made,) = metadata_files({}, SOURCE, Layout(".", ())).items()
+    (made,) = metadata_files({}, NAME, VERSION, Layout(".", ())).items()
     assert made[0] == "some_tool-1.0.dist-info/METADATA"
     assert made[1][1] == b"Metadata-Version: 2.1\nName: Some.Tool\nVersion: 1.0\n"
 

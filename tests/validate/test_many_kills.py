@@ -15,7 +15,7 @@ from orchestrator.store.root import Root
 from tests.e2e.support import kill_tree, make_workspace, start_marked
 from tests.e2e.test_same_answer import STACK
 
-pytestmark = [pytest.mark.validate, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.validate, pytest.mark.timeout(5400)]
 KILLS = 10
 
 
@@ -23,8 +23,8 @@ def test_ten_kills_leave_the_tables_of_an_undisturbed_run(tmp_path: Path) -> Non
     workspace = make_workspace(
         tmp_path, stack=STACK, seeds=[1, 2], tasks={"manifest": "../tasks/quickstart.yaml"}
     )
-    workspace.run("freeze", str(workspace.study), "--out", "mini.lock.json")
-    workspace.run("run", "mini.lock.json", "--root", "runs/reference")
+    workspace.run("freeze", str(workspace.study), "--out", "mini.lock.json", seconds=1200)
+    workspace.run("run", "mini.lock.json", "--root", "runs/reference", seconds=2400)
     reference = Root.existing(tmp_path / "runs/reference")
     home = tmp_path / "runs/killed"
     rng = random.Random(20260101)
@@ -36,7 +36,7 @@ def test_ten_kills_leave_the_tables_of_an_undisturbed_run(tmp_path: Path) -> Non
             root = Root.existing(home)
             planned = len(root.lock().rollouts)
             assert len(settled(root)) + len(owed(root.lock(), root)) == planned
-    workspace.run("run", "mini.lock.json", "--root", str(home))
+    workspace.run("run", "mini.lock.json", "--root", str(home), seconds=2400)
     resumed = Root.existing(home)
     assert compare(reference, resumed) == []
     ends = [attempt.end.outcome for attempt in attempts(resumed) if attempt.end]

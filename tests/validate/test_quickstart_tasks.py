@@ -10,9 +10,10 @@ import pytest
 
 from orchestrator.spec.manifest import load
 from orchestrator.spec.task import Task, TaskManifest
-from orchestrator.tasks.audit import audit_signatures, audit_task
+from orchestrator.tasks.audit import audit_task
 from orchestrator.tasks.build import build_task, sandbox_bench
 from orchestrator.tasks.compartments import environments
+from orchestrator.tasks.signatures import audit_signatures
 from orchestrator.tasks.variants import ensure_variants, load_variants
 from tests.e2e.support import REPOSITORY
 
