@@ -2,11 +2,14 @@
 
 Read-only system programs and libraries, a synthetic /etc, the base interpreter without any
 installed package, private and bounded /tmp and /dev/shm, and the command's own mounts. Nothing else
-of the host: no /home, /root, /var, /etc, /sys.
+of the host: no /home, /root, /var, /etc, /sys, and no Python code that a system package brings along
+(some carry whole copies of libraries, among which the fixed release of a task may be).
 """
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from orchestrator.spec.errors import BadInput, InfrastructureFault, IntegrityError
@@ -20,6 +23,8 @@ SHARED_MEMORY_SHARE = 4
 """/dev/shm may hold this fraction of the scratch size, 1/4."""
 
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+SYSTEM_ROOTS = ("lib", "lib32", "lib64", "libexec", "share", "local/lib", "local/share")
+"""Folders of /usr in which system packages keep what is theirs."""
 
 
 def write_etc(directory: Path, uid: int) -> None:
@@ -65,7 +70,7 @@ def system(etc: Path, prefix: Path, limits: Limits) -> list[str]:
     arguments += ["--dir", "/var", "--symlink", "../tmp", "/var/tmp"]
     if not prefix.is_relative_to("/usr"):
         arguments += [*_parents(str(prefix)), "--ro-bind", str(prefix), str(prefix)]
-    for folder in package_folders(prefix):
+    for folder in (*package_folders(prefix), *foreign_code(Path("/usr"), prefix)):
         arguments += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
     return arguments
 
@@ -97,6 +102,34 @@ def package_folders(prefix: Path) -> tuple[Path, ...]:
         if folder.is_dir()
     )
     return tuple(dict.fromkeys(found))
+
+
+@cache
+def foreign_code(usr: Path, prefix: Path) -> tuple[Path, ...]:
+    """Topmost folders of system packages that hold Python files, the interpreters' own aside.
+
+    Read once per process: a second's walk on a full machine.
+    """
+    roots = (usr / root for root in SYSTEM_ROOTS)
+    return tuple(f for r in roots if not r.is_symlink() for f in _code_below(r, usr, prefix))
+
+
+def _code_below(folder: Path, usr: Path, prefix: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            inside = list(entries)
+    except OSError:  # nor can the sandbox's user read it
+        return
+    if any(e.name.endswith(".py") and e.is_file(follow_symlinks=False) for e in inside):
+        yield folder
+        return
+    for entry in sorted(inside, key=lambda entry: entry.name):
+        path = Path(entry.path)
+        interpreter = path == prefix or (
+            entry.name.startswith("python3") and path.parent.parent in (usr, usr / "local")
+        )
+        if entry.is_dir(follow_symlinks=False) and not interpreter:
+            yield from _code_below(path, usr, prefix)
 
 
 # ------------------------------------------------------------------------------- own mounts

@@ -168,6 +168,7 @@ COMPARTMENTS = {
     "tmp": PASSABLE,
     "evaluator": PRIVATE,
     "gold": PRIVATE,
+    "pool": PRIVATE,
     "rejected": PRIVATE,
     "measured": PRIVATE,
     "logs": PRIVATE,

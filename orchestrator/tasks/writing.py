@@ -86,19 +86,19 @@ def write_compartments(
     places = Places(out, sources.task.id)
     places.built.unlink(missing_ok=True)
     with replacing(out, places.agent, PUBLIC) as home:
-        _write_agent(sources, home)
+        _write_agent(sources, home, out / "pool" / "agent")
     with replacing(out, places.evaluator, PRIVATE) as home:
-        _write_evaluator(sources, mined, environment_id, home)
+        _write_evaluator(sources, mined, environment_id, home, out / "pool" / "evaluator")
     with replacing(out, places.gold, PRIVATE) as home:
         (home / places.gold_patch.name).write_bytes(sources.gold_patch)
         write_json(home / places.facts.name, _facts(sources, mined))
         write_record(home / places.eligibility.name, _eligibility(sources, rulings))
 
 
-def _write_agent(sources: Sources, home: Path) -> None:
+def _write_agent(sources: Sources, home: Path, pool: Path) -> None:
     """What the agent's side may read: statement, base tree, how the tree is imported."""
     task = sources.task
-    mirror = Mirror.create(home / "repo.git", {AGENT_BRANCH: sources.base}, "Import")
+    mirror = Mirror.create(home / "repo.git", {AGENT_BRANCH: sources.base}, "Import", pool)
     (home / "statement.md").write_text(_statement(task), encoding="utf-8")
     record = {
         "schema": "factorial/agent-task@1",
@@ -115,9 +115,11 @@ def _statement(task: Task) -> str:
     return task.problem_statement.strip() + "\n"
 
 
-def _write_evaluator(sources: Sources, mined: Mined, environment_id: str, home: Path) -> None:
+def _write_evaluator(
+    sources: Sources, mined: Mined, environment_id: str, home: Path, pool: Path
+) -> None:
     branches = {BASE_BRANCH: sources.base, SEALED_BRANCH: sources.sealed}
-    Mirror.create(home / "repo.git", branches, "Import")
+    Mirror.create(home / "repo.git", branches, "Import", pool)
     task, layout = sources.task, sources.layout
     record = BundleFile(
         schema="factorial/bundle@1",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.sandbox import capabilities as module
-from orchestrator.sandbox import seccomp
+from orchestrator.sandbox import layout, seccomp
 from orchestrator.sandbox.capabilities import PROGRAMS, Capabilities, enforced_by, require
 from orchestrator.sandbox.cgroup import Place, _settings, _v2_offer, locate
 from orchestrator.sandbox.overlay import ENTRY_BYTES, Quota, used, walk
@@ -204,3 +204,20 @@ def test_a_quota_counts_what_was_added_empty_files_too(tmp_path: Path) -> None:
     assert not quota.exceeded()
     os.mkfifo(tmp_path / "d")
     assert quota.exceeded()
+
+
+def test_python_code_of_system_packages_is_covered_but_not_the_interpreters(tmp_path: Path) -> None:
+    usr = tmp_path / "usr"
+    for name in (
+        "lib/tool/vendor/jinja2/lexer.py",
+        "lib/tool/vendor/jinja2/deep/more.py",
+        "lib/python3.11/json/decoder.py",
+        "local/lib/python3/dist-packages/a.py",
+        "share/own/lib/os.py",
+        "share/data/plain.txt",
+    ):
+        path = usr / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    found = layout.foreign_code(usr, usr / "share/own")
+    assert found == (usr / "lib/tool/vendor/jinja2",)

@@ -55,7 +55,8 @@ class ScriptedBench:
     """Plays one list of runs per tree; runs of enumerated ids repeat the first, restricted.
 
     ``alone``: what ids do on a tree when only listed ids run. ``asked``: (tree, whole, hash seed,
-    shuffled). ``shuffled``: outcomes that are otherwise in another order.
+    shuffled). ``shuffled``: outcomes that are otherwise in another order; ``lost``: whether such a
+    run is killed before its end.
     """
 
     wall_seconds = 60.0
@@ -64,6 +65,7 @@ class ScriptedBench:
         self.scripts = {"base": base, "gold": gold, "fixed": gold}
         self.alone: dict[str, dict[str, str | None]] = {"base": {}, "gold": {}}
         self.shuffled: dict[str, dict[str, str]] = {"base": {}, "gold": {}}
+        self.lost = False
         self.interfaces: tuple[str, ...] = ("lo",)
         self.left: tuple[str, ...] = ()
         self.asked: list[tuple[str, bool, int, bool]] = []
@@ -76,7 +78,8 @@ class ScriptedBench:
         self.asked.append((tree, job.ids is None, job.hash_seed, shuffled))
         runs = self.scripts[tree]
         if shuffled:
-            return run_of({**runs[0].outcomes, **self.shuffled[tree]})
+            outcomes = {**runs[0].outcomes, **self.shuffled[tree]}
+            return run_of(outcomes, finished=not self.lost)
         if job.ids is None:
             return runs[min(job.hash_seed, len(runs) - 1)]
         outcomes = {**runs[0].outcomes, **self.alone[tree]}
@@ -312,6 +315,14 @@ def test_what_changes_in_another_order_is_dropped() -> None:
     bench = bench_of(STABLE, FIXED)
     bench.shuffled["base"]["t.py::test_bug"] = "passed"
     assert bench.refused().rule == "shuffled"
+
+
+def test_a_run_that_does_not_end_in_another_order_says_nothing_of_single_functions() -> None:
+    bench = bench_of()
+    bench.lost = True
+    bench.shuffled["gold"]["t.py::test_other"] = "failed"
+    assert bench.mine().dropped == {}
+    assert bench.ruled("shuffled")[0] is Verdict.FLAG
 
 
 def test_a_long_suite_is_refused_by_the_median_of_its_repeats() -> None:
