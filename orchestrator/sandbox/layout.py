@@ -2,8 +2,8 @@
 
 Read-only system programs and libraries, a synthetic /etc, the base interpreter without any
 installed package, private and bounded /tmp and /dev/shm, and the command's own mounts. Nothing else
-of the host: no /home, /root, /var, /etc, /sys, and no Python code that a system package brings along
-(some carry whole copies of libraries, among which the fixed release of a task may be).
+of the host: no /home, /root, /var, /etc, /sys, and no Python code of system packages (some carry
+whole copies of libraries, among which the fixed release of a task may be).
 """
 
 import os
