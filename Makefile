@@ -53,7 +53,8 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check sandbox
-	$(BIN)/pytest -m "not services and not validate"
+	$(BIN)/pytest -m "not services and not validate" tests/e2e
+	$(BIN)/pytest -m "not services and not validate" -n 2 tests/unit tests/property tests/golden
 
 test-services: setup sandbox browser
 	$(BIN)/pytest -m services

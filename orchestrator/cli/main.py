@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command, get_group
+from typer.main import get_group
 
 from analysis.errors import AnalysisError
 from orchestrator.spec.errors import FactorialError
@@ -53,13 +53,12 @@ class Commands(TyperGroup):
             return None
         module, name = COMMANDS[cmd_name]
         found = getattr(import_module(f"orchestrator.cli.{module}"), name)
-        if isinstance(found, typer.Typer):
-            group = get_group(found)
-            group.name = cmd_name
-            return group
         one = typer.Typer(**LOOK)
-        one.command(cmd_name)(found)
-        return get_command(one)
+        if isinstance(found, typer.Typer):
+            one.add_typer(found, name=cmd_name)
+        else:
+            one.command(cmd_name)(found)
+        return get_group(one).commands[cmd_name]
 
 
 app = typer.Typer(name="factorial", cls=Commands, no_args_is_help=True, **LOOK)
