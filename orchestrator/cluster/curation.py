@@ -142,8 +142,9 @@ def build_one(
             make_environment=make_environment,
             open_bench=open_bench or partial(sandbox_bench, slots=order.slots),
         )
-        step("requirements")
-        require_functions(built, order.requires, order.manifest)
+        if not order.task.pilot:
+            step("requirements")
+            require_functions(built, order.requires, order.manifest)
     except Ineligible as refusal:
         expected = refusal.rule == order.task.rejected_by
         return _outcome(

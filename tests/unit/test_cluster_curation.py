@@ -56,6 +56,12 @@ def test_too_few_functions_fail_the_build_and_not_the_task(home: Path) -> None:
     assert read_built(home / "out", support.TASK) is not None
 
 
+def test_a_pilot_need_not_have_what_the_list_requires(home: Path) -> None:
+    manifest = support.manifest(home / "pilot", task_id="pilot")
+    manifest.write_text(manifest.read_text() + "    pilot: true\n")
+    assert outcome(order(manifest, home / "out", functions=9)).ok
+
+
 def test_a_rejection_is_no_failure_but_has_to_be_expected(home: Path) -> None:
     manifest = support.manifest(home / "bad", fixed=UNTESTED, task_id="bad")
     done = outcome(order(manifest, home / "out"))

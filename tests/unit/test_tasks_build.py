@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orchestrator.evaluator.suites import load_bundle
 from orchestrator.repo.files import apply_delta, tree_of
@@ -30,7 +31,10 @@ from orchestrator.tasks.compartments import (
     workroom,
 )
 from orchestrator.tasks.eligibility import RULES, Ineligible, Sheet, Verdict
+from orchestrator.tasks.sources import Expected
+from orchestrator.tasks.sources.expected import expected_bytes
 from tests.unit import tasks_support as support
+from tests.unit.git_support import Repo, pinned
 from tests.unit.tasks_support import BUG, FILE, KEPT, Built, build, never
 
 
@@ -235,6 +239,48 @@ def test_a_touched_record_is_named(copy: Built) -> None:
     copy.places.eligibility.write_text(text.replace("2 files of 5", "1 file of 5"))
     with pytest.raises(IntegrityError, match="eligibility record"):
         built_facts(copy.out, support.TASK)
+
+
+# ------------------------------------------------------------------------------- from git
+
+
+def in_git(home: Path, name: str, buggy: str, fixed: str, listed: Expected) -> Path:
+    """A manifest whose task is a pair of commits, with ids that the source lists."""
+    path = support.manifest(home / name, task_id=name)
+    manifest = yaml.safe_load(path.read_text())
+    expected = pinned(path.parent / "expected.json", expected_bytes(listed))
+    source = {"kind": "git", "name": "tally", "url": str(home / "history"), "version": "1.0"}
+    manifest["tasks"][0]["source"] = {
+        **source,
+        "buggy": buggy,
+        "fixed": fixed,
+        "expected": expected,
+    }
+    path.write_text(yaml.safe_dump(manifest))
+    return path
+
+
+def test_a_pair_of_commits_becomes_the_same_task_and_a_longer_way_is_refused(
+    built: Built, home: Path
+) -> None:
+    repo = Repo.create(home / "history")
+    buggy = repo.commit(support.BUGGY)
+    fixed = repo.commit(support.FIXED, buggy)
+    later = repo.commit({**support.FIXED, "README.md": "later"}, fixed)
+    listed = Expected((f"{FILE}::test_clamp_high", f"{FILE}::test_gone"), (f"{FILE}::test_scale",))
+    task = build(home / "out", in_git(home, "commits", buggy, fixed, listed)).task
+    assert (task.relation, task.base_state_id) == ("parent and child", built.task.base_state_id)
+    assert task.agent_commit == built.task.agent_commit
+    rulings = {r.rule: r for r in read_eligibility(home / "out", "commits").rulings}
+    assert rulings["listed-oracles"].verdict is Verdict.FLAG
+    assert rulings["listed-oracles"].figure == (
+        "1 of 2 fail-to-pass, 1 of 1 pass-to-pass as listed"
+    )
+    with pytest.raises(Ineligible) as caught:
+        build(home / "out", in_git(home, "longer", buggy, later, listed))
+    assert verdicts(caught.value)["direct-parent"] is Verdict.FAIL
+    record = read_rejected(home / "out", "longer")
+    assert record is not None and f"the parent of {later} is {fixed}" in record.detail
 
 
 # ------------------------------------------------------------------------------- refusals
