@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from analysis.inference import DRAW_SCHEME, Estimate
 from analysis.plan import Interaction, MainEffect, Plan
 
-DESCRIPTIVE = "descriptive"
-"""Method of a figure that has no interval and supports no claim."""
-
 
 @dataclass(frozen=True)
 class Figure:

@@ -14,7 +14,7 @@ from math import ceil, isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.errors import AnalysisError
+from analysis.verifiers import refused
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -36,11 +36,11 @@ class Candidates:
         for name, values in {"correct": self.correct, **self.scores}.items():
             if not self.tasks or len(values) != len(self.tasks):
                 problem = f"{len(values)} values for {len(self.tasks)} candidates"
-                raise _bad(name, problem, "Give one value per candidate, and at least one.")
+                raise refused(name, problem, "Give one value per candidate, and at least one.")
         for name, scores in self.scores.items():
             for place, score in enumerate(scores, 1):
                 if not isfinite(score):
-                    raise _bad(name, f"candidate {place} has {score}", "Give a finite score.")
+                    raise refused(name, f"candidate {place} has {score}", "Give a finite score.")
 
     @classmethod
     def from_rows(
@@ -51,10 +51,10 @@ class Candidates:
             for column in ("task_id", "correct", *verifiers):
                 if row.get(column) is None:
                     problem = f"row {number} has no value"
-                    raise _bad(column, problem, "Every candidate needs one.")
+                    raise refused(column, problem, "Every candidate needs one.")
             if not isinstance(row["correct"], bool):
                 problem = f"row {number}: expected true or false, found {row['correct']!r}"
-                raise _bad("correct", problem, "Correct the type.")
+                raise refused("correct", problem, "Correct the type.")
         return cls(
             tuple(str(row["task_id"]) for row in rows),
             tuple(bool(row["correct"]) for row in rows),
@@ -155,7 +155,7 @@ def _matched(
     seed: int,
 ) -> Matched:
     if not 0 < coverage <= 1 or draws < 1:
-        raise _bad(
+        raise refused(
             "coverage", f"{coverage} with {draws} draws", "Give a share in (0, 1] and draws."
         )
     names, cluster = np.unique(np.array(candidates.tasks), return_inverse=True)
@@ -202,7 +202,7 @@ class _Cut:
     def of(cls, candidates: Candidates, verifier: str, cluster: Integers) -> "_Cut":
         if verifier not in candidates.scores:
             known = ", ".join(candidates.scores)
-            raise _bad(verifier, "there are no scores of it", f"Known: {known}.")
+            raise refused(verifier, "there are no scores of it", f"Known: {known}.")
         scores = np.array(candidates.scores[verifier])
         order = np.argsort(-scores, kind="stable")
         ordered = scores[order]
@@ -237,9 +237,5 @@ def _quantile(values: Floats, probability: Fraction, undefined: float) -> float:
 
 def _number(value: object, column: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _bad(column, f"expected a number, found {value!r}", "Correct the type.")
+        raise refused(column, f"expected a number, found {value!r}", "Correct the type.")
     return float(value)
-
-
-def _bad(field: str, problem: str, remedy: str) -> AnalysisError:
-    return AnalysisError("verdicts", field, problem, remedy)

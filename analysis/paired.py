@@ -17,7 +17,6 @@ from analysis.plan import MainEffect, Plan
 
 RULE = "a task is solved at a level where more than half of its rollouts there are sound"
 METHOD = "McNemar, exact, two-sided, over tasks"
-ENDPOINT = "sound"
 
 
 State = tuple[bool | None, bool | None]

@@ -131,7 +131,7 @@ def matched_threshold(scores: Sequence[float], coverage: Fraction) -> float:
     asked for; report it (:attr:`OperatingPoint.coverage`) beside every figure.
     """
     if not 0 < coverage <= 1:
-        raise _bad("coverage", f"{coverage} is not in (0, 1]", "Give the share to accept.")
+        raise refused("coverage", f"{coverage} is not in (0, 1]", "Give the share to accept.")
     ordered = sorted(_finite(scores), reverse=True)
     return ordered[ceil(coverage * len(ordered)) - 1]
 
@@ -178,18 +178,19 @@ def _tie_groups(scores: Sequence[float], correct: Sequence[bool]) -> list[tuple[
 
 def _finite(scores: Sequence[float]) -> Sequence[float]:
     if not scores:
-        raise _bad("score", "there are no candidates", "Give one score per candidate.")
+        raise refused("score", "there are no candidates", "Give one score per candidate.")
     for place, score in enumerate(scores, 1):
         if not isfinite(score):
-            raise _bad("score", f"candidate {place} has {score}", "Give a finite score.")
+            raise refused("score", f"candidate {place} has {score}", "Give a finite score.")
     return scores
 
 
 def _same_length(values: Sequence[object], correct: Sequence[bool]) -> None:
     if not correct or len(values) != len(correct):
         problem = f"{len(values)} values for {len(correct)} candidates"
-        raise _bad("candidates", problem, "Give one value per candidate, and at least one.")
+        raise refused("candidates", problem, "Give one value per candidate, and at least one.")
 
 
-def _bad(field: str, problem: str, remedy: str) -> AnalysisError:
+def refused(field: str, problem: str, remedy: str) -> AnalysisError:
+    """The error of a table of verdicts, which has no file."""
     return AnalysisError("verdicts", field, problem, remedy)

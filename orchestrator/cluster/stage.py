@@ -22,17 +22,12 @@ from orchestrator.spec.ports import Coder, CoderReply, CoderRequest, Limits
 from orchestrator.spec.stack import ChatStack, LlamaCppServer, PlantedStack, StackManifest
 from orchestrator.spec.study import SandboxSpec, Study
 from orchestrator.store.files import disk_faults
+from orchestrator.tasks.download import cache_home
 from orchestrator.tasks.variants import load_variants
 
 MIB = 1 << 20
 EVALUATOR_SLOT = 500
 """Evaluators' sandbox users start here, so that they never share a user with an agent's sandbox."""
-
-
-def cache_home() -> Path:
-    """Downloads and weights shared between runs: ``FACTORIAL_CACHE`` or the user's cache folder."""
-    configured = os.environ.get("FACTORIAL_CACHE")
-    return Path(configured) if configured else Path.home() / ".cache" / "repo-factorials"
 
 
 def shell_limits(spec: SandboxSpec) -> Limits:

@@ -197,14 +197,27 @@ def _object(mirror: Path, database: pygit2.Odb, oid: str, kind: ObjectType) -> b
     return data
 
 
+def tree_entries(data: bytes) -> Iterator[tuple[int, bytes, str]]:
+    """Mode, name and object id of each entry of a tree object. ValueError where it is damaged."""
+    at = 0
+    while at < len(data):
+        end = data.find(b"\0", at)
+        octal, _, name = data[at:end].partition(b" ")
+        at = end + 21
+        if end < 0 or at > len(data) or not name or not octal.isdigit():
+            raise ValueError("no tree object")
+        yield int(octal, 8), name, data[end + 1 : at].hex()
+
+
 def _walk(
     mirror: Path, database: pygit2.Odb, tree: str, prefix: str
 ) -> Iterator[tuple[str, tuple[int, bytes]]]:
     data = _object(mirror, database, tree, ObjectType.TREE)
-    while data:
-        header, _, rest = data.partition(b"\0")
-        octal, _, name = header.partition(b" ")
-        oid, data, mode = rest[:20].hex(), rest[20:], int(octal, 8)
+    try:
+        entries = list(tree_entries(data))
+    except ValueError:
+        raise IntegrityError(str(mirror), f"object {tree} is missing or damaged") from None
+    for mode, name, oid in entries:
         path = prefix + name.decode("utf-8", "surrogateescape")
         if mode == DIRECTORY_MODE:
             yield from _walk(mirror, database, oid, path + "/")

@@ -12,7 +12,6 @@ from pydantic import Field, ValidationError
 from orchestrator.spec.identity import canonical_json, sha256_hex
 from orchestrator.spec.manifest import Frozen
 from orchestrator.spec.task import Sha256, Slug
-from orchestrator.tasks.compartments import write_record
 from orchestrator.tasks.findings import Finding
 
 
@@ -43,11 +42,6 @@ class Certificate(Frozen):
     def findings(self) -> tuple[str, ...]:
         """What broke a rule, in the order of the rules; empty where everything is proved."""
         return tuple(f"{check.rule}: {text}" for check in self.checks for text in check.findings)
-
-
-def write_certificate(path: Path, certificate: Certificate) -> None:
-    """As canonical JSON; the file appears whole or not at all."""
-    write_record(path, certificate)
 
 
 def read_certificate(path: Path) -> Certificate | None:

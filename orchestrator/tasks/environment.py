@@ -6,15 +6,12 @@ wait. It holds no pip and never the project under test; start it as ``<environme
 ...``, since its other scripts are removed (they would name the place where it was built).
 """
 
-import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -25,8 +22,9 @@ from orchestrator.spec.identity import digest_json, sha256_file
 from orchestrator.spec.manifest import read_text
 from orchestrator.spec.task import Environment
 from orchestrator.tasks.compartments import temporary_folder, workroom
+from orchestrator.tasks.installer import STEP_SECONDS, complaints, pip_of, run_step
+from orchestrator.tasks.turns import alone
 
-STEP_SECONDS = 900.0
 OLDEST_MINOR = 8
 """The launcher that runs suites needs Python 3.8 or later."""
 LOG_CHARS = 8_000
@@ -87,7 +85,7 @@ def build_environment(environment: Environment, manifest: Path, home: Path) -> s
     requirements = _requirements_path(environment, manifest)
     check_requirements(requirements)
     home.mkdir(parents=True, exist_ok=True)
-    with _alone(workroom(home.parent) / f"{name}.lock"):
+    with alone(workroom(home.parent) / f"{name}.lock"):
         if (home / name).is_dir():
             return name
         building = temporary_folder(workroom(home.parent), "environment")
@@ -97,20 +95,6 @@ def build_environment(environment: Environment, manifest: Path, home: Path) -> s
         finally:
             shutil.rmtree(building, ignore_errors=True)
     return name
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """While the block lasts no other process of this machine is in one of the same path.
-
-    The lock ends with its process, however that ends; the empty file stays.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _python(environment: Environment, manifest: Path) -> Path:
@@ -175,7 +159,7 @@ def _create(python: Path, building: Path, requirements: Path) -> None:
     _step([str(python), "-m", "venv", "--without-pip", str(building)], where)
     install = ["install", "--require-hashes", "--no-deps", "--only-binary", ":all:"]
     options = ["--quiet", "--no-input", "--no-warn-script-location", "-r", where]
-    pip = [*_pip(python), "--python", str(building / "bin" / "python")]
+    pip = [*pip_of(python), "--python", str(building / "bin" / "python")]
     _step([*pip, *install, *options], where)
     for script in (building / "bin").iterdir():
         if script.is_dir():  # a wheel may bring one, such as `__pycache__`
@@ -185,28 +169,10 @@ def _create(python: Path, building: Path, requirements: Path) -> None:
     _make_readable(building)
 
 
-def _pip(python: Path) -> list[str]:
-    """The pip that installs for ``python``: our own where it supports that version, or its own."""
-    own = [sys.executable, "-m", "pip"]
-    if find_spec("pip") is not None and _runs([*own, "--python", str(python), "--version"]):
-        return own
-    return [str(python), "-m", "pip"]
-
-
-def _runs(argv: Sequence[str]) -> bool:
-    try:
-        return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-
-
 def _step(argv: Sequence[str], requirements: str) -> None:
-    """Run one step; its own last error line becomes the problem."""
-    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    """Run one step; its own first error becomes the problem."""
     try:
-        done = subprocess.run(
-            argv, env=variables, capture_output=True, text=True, timeout=STEP_SECONDS, check=False
-        )
+        done = run_step(argv, STEP_SECONDS)
     except subprocess.TimeoutExpired:
         raise InfrastructureFault(
             "node", f"{requirements}: installing took longer than {STEP_SECONDS:.0f} s"
@@ -215,17 +181,11 @@ def _step(argv: Sequence[str], requirements: str) -> None:
         refusal = BadInput(
             requirements,
             "requirements",
-            f"the environment cannot be installed ({_reason(done.stderr or done.stdout)})",
+            f"the environment cannot be installed ({complaints(done)[0]})",
             "Correct the pins and hashes, or check that the package index can be reached.",
         )
         refusal.add_note((done.stdout + done.stderr)[-LOG_CHARS:])
         raise refusal
-
-
-def _reason(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:")]
-    return " ".join((errors or lines or ["no message"])[0].removeprefix("ERROR:").split())
 
 
 def _make_readable(directory: Path) -> None:
@@ -267,7 +227,7 @@ def importable(environment: Path, modules: Sequence[str]) -> tuple[str, ...]:
         raise InfrastructureFault("node", f"environment {environment.name}: {error}") from None
     if done.returncode != 0:
         raise InfrastructureFault(
-            "node", f"environment {environment.name} does not start: {_reason(done.stderr)}"
+            "node", f"environment {environment.name} does not start: {complaints(done)[0]}"
         )
     return tuple(done.stdout.split())
 

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -21,8 +20,8 @@ from packaging.utils import canonicalize_name
 
 from orchestrator.spec.errors import BadInput, InfrastructureFault
 from orchestrator.tasks.environment import find_python
+from orchestrator.tasks.installer import STEP_SECONDS, complaints, pip_of, run_step
 
-STEP_SECONDS = 900.0
 EGG = re.compile(r"[#&]egg=([A-Za-z0-9_.-]+)")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 ARTEFACTS = frozenset({"pkg-resources"})
@@ -105,7 +104,7 @@ def _report(wanted: Sequence[str], interpreter: Path, file: str) -> object:
         install = ["install", "--dry-run", "--ignore-installed", "--only-binary", ":all:"]
         quiet = ["--quiet", "--no-input", "--disable-pip-version-check"]
         where = ["--report", str(report), "-r", str(listed)]
-        _run([*_pip(interpreter), *install, *quiet, *where], file)
+        _run([*pip_of(interpreter), "--python", str(interpreter), *install, *quiet, *where], file)
         try:
             found: object = json.loads(report.read_bytes())
         except (OSError, ValueError) as error:
@@ -113,19 +112,10 @@ def _report(wanted: Sequence[str], interpreter: Path, file: str) -> object:
     return found
 
 
-def _pip(interpreter: Path) -> list[str]:
-    """The interpreter's pip, or ours working for it: not every interpreter has one."""
-    if find_spec("pip") is None or interpreter == Path(sys.executable):
-        return [str(interpreter), "-m", "pip"]
-    return [sys.executable, "-m", "pip", "--python", str(interpreter)]
-
-
 def _run(argv: Sequence[str], file: str) -> None:
-    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    """pip's last error becomes the problem: earlier ones list what it has tried."""
     try:
-        done = subprocess.run(
-            argv, env=variables, capture_output=True, text=True, timeout=STEP_SECONDS, check=False
-        )
+        done = run_step(argv, STEP_SECONDS)
     except subprocess.TimeoutExpired:
         raise InfrastructureFault(
             "server", f"{file}: pip did not resolve it within {STEP_SECONDS:.0f} s"
@@ -134,16 +124,9 @@ def _run(argv: Sequence[str], file: str) -> None:
         raise BadInput(
             file,
             "",
-            f"pip cannot resolve the list from wheels ({_reason(done.stderr or done.stdout)})",
+            f"pip cannot resolve the list from wheels ({complaints(done)[-1]})",
             "Correct the versions, or check that the package index can be reached.",
         )
-
-
-def _reason(output: str) -> str:
-    """pip's last error: earlier ones list what it has tried."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:")]
-    return " ".join((errors or lines or ["no message"])[-1].removeprefix("ERROR:").split())
 
 
 def _pins(report: object, file: str) -> dict[str, tuple[str, str]]:

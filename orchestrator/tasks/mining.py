@@ -170,13 +170,13 @@ def _ended(run: TestRun) -> bool:
 
 def _check_ends(task_id: str, name: str, runs: Sequence[TestRun], bench: Bench) -> None:
     for run in runs:
+        if _ended(run):
+            continue
         if run.timed_out:
             detail = f"{name}: not done within {bench.wall_seconds:.0f} s"
-        elif run.malformed or not run.clean:
+        else:
             last = (run.log_tail.strip().splitlines() or ["no output"])[-1]
             detail = f"{name}: ended as {run.exit_class.value} before pytest was done ({last})"
-        else:
-            continue
         raise Ineligible(task_id, "suite-finishes", detail, log=run.log_tail)
 
 

@@ -12,8 +12,14 @@ from orchestrator.repo.files import Files, delta_between, tree_of
 from orchestrator.repo.mirror import Mirror
 from orchestrator.repo.patch import make_patch
 from orchestrator.tasks.audit import certify
-from orchestrator.tasks.certificate import write_certificate
-from orchestrator.tasks.compartments import AGENT_BRANCH, BuiltTask, Places, environments, prepare
+from orchestrator.tasks.compartments import (
+    AGENT_BRANCH,
+    BuiltTask,
+    Places,
+    environments,
+    prepare,
+    write_record,
+)
 from tests.unit.evaluator_support import PYTHON, text_files
 
 TASK = "tally-1.0-1.1"
@@ -135,7 +141,7 @@ def build(out: Path) -> Sealed:
     (places.evaluator / "bundle.json").write_bytes(bundle_bytes(record))
     places.gold_patch.write_bytes(make_patch(BASE, delta_between(BASE, FIXED)))
     certificate = certify(out, TASK)
-    write_certificate(places.certificate, certificate)
+    write_record(places.certificate, certificate)
     _facts(sealed, mirror.commit_id(AGENT_BRANCH), certificate.sha256)
     return sealed
 

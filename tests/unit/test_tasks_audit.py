@@ -16,7 +16,8 @@ from pygit2.enums import ObjectType
 
 from orchestrator.repo.mirror import Mirror
 from orchestrator.tasks.audit import CHECKS, Subject, audit_task, certify
-from orchestrator.tasks.certificate import read_certificate, write_certificate
+from orchestrator.tasks.certificate import read_certificate
+from orchestrator.tasks.compartments import write_record
 from orchestrator.tasks.leaks import Secrets
 from orchestrator.tasks.objects import sealed_objects
 from tests.unit import sealing_support as sealing
@@ -342,7 +343,7 @@ def test_a_leak_is_in_the_certificate(copy: Sealed) -> None:
 def test_a_missing_or_another_certificate_is_a_finding(copy: Sealed) -> None:
     stored = read_certificate(copy.places.certificate)
     assert stored is not None
-    write_certificate(copy.places.certificate, stored.model_copy(update={"secrets": "0" * 64}))
+    write_record(copy.places.certificate, stored.model_copy(update={"secrets": "0" * 64}))
     whats = [finding.what for finding in audit_task(copy.out, TASK)]
     assert len(whats) == 2 and whats[0].startswith("secrets is")
     copy.places.certificate.write_text("{}")

@@ -5,11 +5,9 @@ whole packs, so an interrupted fetch is simply made again. Nothing is checked ou
 or submodule of the repository is run, and its references are used for nothing but fetching.
 """
 
-import contextlib
-import fcntl
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,6 +20,7 @@ from orchestrator.spec.identity import sha256_hex
 from orchestrator.tasks import index
 from orchestrator.tasks.download import BACK_OFF_SECONDS, TRIES, cache_home
 from orchestrator.tasks.sources.objects import Repository
+from orchestrator.tasks.turns import alone
 
 SCHEMES = frozenset({"http", "https"})
 REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[\w.-]+@[\w.-]+:")
@@ -87,10 +86,12 @@ def clone(
     place = clone_place(url)
     if _has(place, commits):
         return Repository(place, shown, field)
-    with disk_faults(), _alone(place):
-        for refspecs in (BRANCHES_AND_TAGS, *((commit,) for commit in commits)):
-            if not _has(place, commits):  # another builder may have been quicker
-                _fetch_or_explain(place, url, refspecs, shown, field, sleep)
+    with disk_faults():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with alone(place.with_suffix(".lock")):
+            for refspecs in (BRANCHES_AND_TAGS, *((commit,) for commit in commits)):
+                if not _has(place, commits):  # another builder may have been quicker
+                    _fetch_or_explain(place, url, refspecs, shown, field, sleep)
     if not _has(place, commits):
         missing = [commit for commit in commits if not _has(place, [commit])]
         raise BadInput(
@@ -107,15 +108,6 @@ def _has(place: Path, commits: Sequence[str]) -> bool:
         return False
     database = pygit2.Odb(str(place / "objects"))
     return all(database.exists(commit) for commit in commits)
-
-
-@contextlib.contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """One builder at a time fetches a repository; the others wait for it."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with place.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _fetch_or_explain(

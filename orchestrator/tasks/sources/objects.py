@@ -16,6 +16,7 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from orchestrator.repo.files import EXECUTABLE, REGULAR, SYMLINK
+from orchestrator.repo.mirror import tree_entries
 from orchestrator.spec.errors import BadInput
 
 TREE, GITLINK = 0o040000, 0o160000
@@ -130,14 +131,10 @@ class Repository:
 
     def _entries(self, tree: str) -> Iterator[tuple[int, bytes, str]]:
         data = self._read(tree, ObjectType.TREE, TREE_BYTES)
-        at = 0
-        while at < len(data):
-            end = data.find(b"\0", at)
-            octal, _, name = data[at:end].partition(b" ")
-            at = end + 21
-            if end < 0 or at > len(data) or not name or not octal.isdigit():
-                raise self._damaged(tree)
-            yield int(octal, 8), name, data[end + 1 : at].hex()
+        try:
+            yield from tree_entries(data)
+        except ValueError:
+            raise self._damaged(tree) from None
 
     def _read(self, oid: str, wanted: ObjectType, most: int) -> bytes:
         """An object's content; its size is looked at before it is unpacked."""
