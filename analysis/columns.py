@@ -42,13 +42,13 @@ MEANINGS = {
     "wall_exhausted": "the charged wall clock ended the rollout; null where not reported",
     "tokens_exhausted": "the token budget ended the rollout; null where not reported",
     "escalated": "the agent abstained; null where not reported",
-    "actions": "actions taken, invalid ones included",
-    "visible_tests": "test actions that delivered evidence",
-    "suite_runs": "diagnostic, gate and certification runs",
-    "certifications": "fresh certification runs",
-    "certifications_passed": "certification runs that passed",
-    "tokens": "prompt and completion tokens over all actions, logical",
-    "charged_seconds": "charged time: model, shell, visible tests (s)",
+    "actions": "actions taken, invalid ones included; null where not reported",
+    "visible_tests": "test actions that delivered evidence; null where not reported",
+    "suite_runs": "diagnostic, gate and certification runs; null where not reported",
+    "certifications": "fresh certification runs; null where not reported",
+    "certifications_passed": "certification runs that passed; null where not reported",
+    "tokens": "prompt and completion tokens over all actions, logical; null where not reported",
+    "charged_seconds": "charged time: model, shell, visible tests (s); null where not reported",
 }
 
 HEAD = """\
@@ -60,7 +60,7 @@ The analysis works on one table with one row per planned rollout. It is made fro
 run, or read from a Parquet or CSV file (`factorial analyze --outcomes`). In such a file *required*
 columns have to be there, and one column per factor of the study, named as the factor, that holds
 its levels; *optional* ones are used where they are there; *made* ones are computed from the others
-and may not be there; those of *runs only* neither. A column that nobody knows is refused. In CSV an
+and may not be there. A column that nobody knows is refused. In CSV an
 empty value is null; true and false may be written 1 and 0. Units stand in parentheses; counts are
 whole numbers.
 
@@ -88,7 +88,7 @@ def _asked(name: str) -> str:
         return "required"
     if name in OPTIONAL:
         return "optional"
-    return "runs only" if name in COSTS else "made"
+    return "made"
 
 
 def _views() -> str:

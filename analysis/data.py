@@ -14,7 +14,6 @@ import duckdb
 import pyarrow as pa
 
 from analysis.arms import check_arms
-from analysis.costs import COSTS
 from analysis.errors import AnalysisError
 from analysis.outcomes import OWED, SETTLED, Outcomes, outcome_schema
 from analysis.plan import Plan
@@ -289,15 +288,10 @@ def read_root(root: Path, plan: Plan) -> Outcomes:
         con.execute(VERDICT_TABLE)
         con.execute(JUDGED_TABLE)
         _run(con, root, VERDICTS)
-        schema = root_schema(tuple(factor.name for factor in plan.factors))
+        schema = outcome_schema(tuple(factor.name for factor in plan.factors))
         table = con.sql(OUTCOME_QUERY).to_arrow_table()
         proposals = con.sql(PROPOSAL_QUERY).to_arrow_table()
         return Outcomes(table.select(schema.names).cast(schema), proposals)
-
-
-def root_schema(factors: tuple[str, ...]) -> pa.Schema:
-    """Arrow schema of a run's outcome table: what every source has, then what a rollout took."""
-    return pa.schema([*outcome_schema(factors), *(pa.field(*cost) for cost in COSTS.items())])
 
 
 @contextmanager

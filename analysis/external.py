@@ -7,6 +7,7 @@ missing, doubled, unknown or of the wrong type is an ``AnalysisError`` that name
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from analysis.costs import COSTS, FLOAT
 from analysis.errors import AnalysisError
 from analysis.outcomes import (
     BEHAVIOUR,
@@ -34,13 +36,14 @@ from analysis.tabular import Codes, Column, Table, read_table, shown, table_of
 REQUIRED = ("task_id", "project", "stack", "seed", "accepted", "resolved")
 OPTIONAL = (
     *("gate_overlap", "settled_as", "empty_submission", "discovered", "admitted", "retained"),
-    *("final_correct", *BEHAVIOUR),
+    *("final_correct", *BEHAVIOUR, *COSTS),
 )
 NULLABLE = frozenset({"accepted", "resolved", *OPTIONAL})
 DEFAULTS: dict[str, object] = {"settled_as": SETTLED, "gate_overlap": False}
 """What null, or an absent column, means where it is not "not reported"."""
 
 GREATEST = 2**63 - 1
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -136,6 +139,8 @@ def _value(column: str, value: object, text: bool) -> object:
         return _boolean(value, text)
     if kind == INT:
         return _whole(value, text)
+    if kind == FLOAT:
+        return _number(value, text)
     if column not in COLUMNS and type(value) in (int, bool):
         return str(value)  # a factor's level may be stored as a number
     if not isinstance(value, str):
@@ -161,6 +166,15 @@ def _whole(value: object, text: bool) -> int:
     if value > GREATEST:
         raise _Refused("is too large", f"At most {GREATEST}.")
     return value
+
+
+def _number(value: object, text: bool) -> float:
+    """A finite number of at least 0."""
+    if text and isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
+    if type(value) not in (int, float) or not 0 <= value < math.inf:  # type: ignore[operator]
+        raise _Refused(f"expected a number of at least 0, found {shown(value)}", "Correct it.")
+    return float(value)  # type: ignore[arg-type]
 
 
 def _check_outcomes(typed: dict[str, Column], file: str) -> None:

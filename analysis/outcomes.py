@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from analysis.costs import COSTS
+
 STR, INT, BOOL = pa.string(), pa.int64(), pa.bool_()
 
 KEYS: dict[str, pa.DataType] = {
@@ -43,7 +45,7 @@ BEHAVIOUR: dict[str, pa.DataType] = {
     "tokens_exhausted": BOOL,
     "escalated": BOOL,
 }
-COLUMNS = {**KEYS, **OUTCOMES, **BEHAVIOUR}
+COLUMNS = {**KEYS, **OUTCOMES, **BEHAVIOUR, **COSTS}
 RESERVED = frozenset(COLUMNS)
 """Names that a factor's column cannot have."""
 
@@ -75,5 +77,5 @@ class Outcomes:
 def outcome_schema(factors: tuple[str, ...]) -> pa.Schema:
     """Arrow schema of the outcome table of a plan with these factors."""
     fields = [*KEYS.items(), *((name, STR) for name in factors)]
-    fields += [*OUTCOMES.items(), *BEHAVIOUR.items()]
+    fields += [*OUTCOMES.items(), *BEHAVIOUR.items(), *COSTS.items()]
     return pa.schema(fields)

@@ -83,6 +83,7 @@ class Exchange:
         is. The whole call ends within about ``seconds``, at most twice that when a server drips.
         """
         deadline = time.monotonic() + self.seconds
+        before = ""
         for attempt in count():
             outcome = self._attempt(payload, accept, deadline)
             if not isinstance(outcome, _Failure):
@@ -93,8 +94,10 @@ class Exchange:
             if time.monotonic() + pause >= deadline:
                 raise self.fault(
                     f"no usable reply within {self.seconds:g} s and {attempt + 1} attempt(s); "
-                    f"the last: {outcome.problem}"
+                    f"the last: {outcome.problem}{before}"
                 )
+            # The deadline may cut the last attempt short; what was wrong before it is the cause.
+            before = f"; before it: {outcome.problem}"
             self.sleep(pause)
         raise AssertionError("unreachable: count() never ends")
 

@@ -17,6 +17,7 @@ from tests.golden.command import (
     FEW,
     GOLDEN,
     STUDIES,
+    SWITCH,
     Row,
     analyze,
     contrast,
@@ -264,6 +265,52 @@ def test_closed_form_budget_ends() -> None:
     assert rate == Fraction(CLOSED["budget_exhausted"]["exact"])
 
 
+def test_closed_form_harms() -> None:
+    """Correct starts of the 7B coder: 5 harms with current traces, 12 with stale ones, 2 under the
+    control (the paper's table 3), before and after what the replay intercepts.
+    """
+    harms = {("current", "OFF"): 5, ("stale", "OFF"): 12, ("current", "ON"): 2}
+
+    def total(counts: dict[tuple[str, str], int]) -> int:
+        found = blank(
+            {"evidence": ["current", "stale"], "contract": SWITCH},
+            contrast("contract", "contract", SWITCH),
+            27,
+            5,
+            [
+                {"task": f"t{at:02}", "seed": 0, "evidence": e, "contract": c, "sound": False}
+                for (e, c), count in counts.items()
+                for at in range(count)
+            ],
+        )
+        return sum(cell["endpoints"]["unsafe"] for cell in found["cells"])
+
+    assert total(harms) == CLOSED["t3_7b_total_harm"]["value"]
+    kept = {cell: count for cell, count in harms.items() if cell == ("current", "ON")}
+    assert total(kept) == CLOSED["replay_7b_after_binding_and_typed"]["value"]
+
+
+def blank(
+    factors: dict[str, list[str]], one: Row, tasks: int, seeds: int, events: list[Row]
+) -> Row:
+    """What the command prints for a whole design in which nothing else is accepted."""
+    study = study_file(factors, [one], range(seeds), (), FEW)
+    projects = {f"t{at:02}": f"p{at % 3}" for at in range(tasks)}
+    return analyze(study, outcome_rows(study, projects, events))
+
+
+@pytest.mark.parametrize(
+    ("name", "tasks", "caps", "seeds", "tables"),
+    [("branches", 27, 9, 5, 2), ("verdicts", 30, 3, 30, 5)],
+)
+def test_closed_form_designs(name: str, tasks: int, caps: int, seeds: int, tables: int) -> None:
+    """One table per coder (branches) or verifier (verdicts); each is balanced and whole."""
+    levels = [str(cap + 1) for cap in range(caps)]
+    ends = contrast("cap", "revision_cap", [levels[0], levels[-1]])
+    found = blank({"revision_cap": levels}, ends, tasks, seeds, [])
+    assert tables * found["design"]["rollouts"] == CLOSED[name]["value"]
+
+
 @pytest.mark.parametrize(
     "case", GOLDEN["property_cases"]["signflip_exact"], ids=lambda case: str(case["effects_units"])
 )
@@ -291,11 +338,9 @@ def test_holm_cases(case: Row) -> None:
 USED = {
     *("t5_self_risk", "t5_false_prevented_visible", "t5_visible_identity", "accepted_totals_14b"),
     *("zero_event_bound_30_tasks", "budget_exhausted", *CONTRASTS, *RATES),
+    *("t3_7b_total_harm", "replay_7b_after_binding_and_typed", "verdicts", "branches"),
 }
-ARITHMETIC = {"t3_7b_total_harm", "replay_7b_after_binding_and_typed", "verdicts", "branches"}
-"""Closed forms that are sums of counts which no table here holds: docs/validation/golden.md."""
 
 
-def test_every_closed_form_is_reproduced_or_listed() -> None:
-    assert CLOSED.keys() == USED | ARITHMETIC
-    assert all(f"`{name}`" in DOC.read_text() for name in ARITHMETIC)
+def test_every_closed_form_is_reproduced() -> None:
+    assert CLOSED.keys() == USED

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.costs import COSTS, FLOAT
 from analysis.errors import AnalysisError
 from analysis.external import from_rows, read_outcomes
 from analysis.outcomes import BEHAVIOUR, OUTCOMES, Outcomes
@@ -33,7 +34,7 @@ EVENTS: list[Row] = [
     {"task": "b", "evidence": "current", "contract": "OFF", "seed": 2, "sound": False},
     {"task": "c", "evidence": "stale", "contract": "OFF", "seed": 1, "sound": True},
 ]
-MEASURED = {*OUTCOMES, *BEHAVIOUR}
+MEASURED = {*OUTCOMES, *BEHAVIOUR, *COSTS}
 """Columns whose values are results: a change to another possible value is another result."""
 
 
@@ -41,7 +42,10 @@ def whole_table() -> list[Row]:
     """A valid table that uses most optional columns and has one row without an outcome."""
     given = rows(DESIGN, PROJECTS, EVENTS)
     more = {"gate_overlap": False, "settled_as": "agent", "discovered": False, "escalated": False}
-    given = [row | more | {"invalid_actions": at % 3} for at, row in enumerate(given)]
+    counts = [
+        {"invalid_actions": at % 3, "actions": at, "charged_seconds": at / 4} for at in range(8)
+    ]
+    given = [row | more | counts[at % 8] for at, row in enumerate(given)]
     given[5] |= {"settled_as": "infrastructure", "accepted": None, "discovered": None}
     return given
 
@@ -83,7 +87,8 @@ def test_one_changed_cell(at: int, column: str, value: object) -> None:
     assert column in MEASURED
     kept = [name for name in WHOLE[1].table.column_names if name not in {"unsafe", "sound", column}]
     assert found[1].table.select(kept).equals(WHOLE[1].table.select(kept))
-    assert value is None or (isinstance(value, int) and 0 <= value < 2**63)
+    kinds = (int, float) if COSTS.get(column) == FLOAT else int
+    assert value is None or (isinstance(value, kinds) and 0 <= value < 2**63)
 
 
 def drop(table: list[Row], random: Random) -> None:

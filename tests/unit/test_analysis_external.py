@@ -13,6 +13,7 @@ from analysis.decision import analyze
 from analysis.errors import AnalysisError
 from analysis.external import from_rows, read_outcomes
 from analysis.plan import parse_plan
+from analysis.rates import rates
 from tests.unit.analysis_support import (
     CONTRACT,
     Row,
@@ -62,6 +63,20 @@ def test_csv_parquet_and_memory_give_one_answer(tmp_path: Path) -> None:
     ]
     answers = {analyze(*read_outcomes(path, plan)).to_json() for path in files}
     assert answers == {analysed(PLAN, table()).to_json()}
+
+
+def test_costs_are_reported_where_the_table_has_them_and_only_there(tmp_path: Path) -> None:
+    costs = [{"actions": 10 + at, "tokens": 1000, "charged_seconds": "2.5"} for at in range(16)]
+    given = [row | cost for row, cost in zip(table(), costs, strict=True)]
+    plan, outcomes = read_outcomes(write_csv(tmp_path / "t.csv", given), parse_plan(PLAN))
+    found = {rate.estimand: rate for rate in rates(plan, outcomes) if not rate.levels}
+    assert found["actions_per_sound"].rollout_pooled == sum(range(10, 26))
+    assert found["tokens_per_sound"].rollout_pooled == 16_000
+    assert "certification" not in found
+    (seconds,) = (one for one in rates(plan, outcomes, volatile=True) if not one.levels)
+    assert (seconds.estimand, seconds.rollout_pooled) == ("seconds_per_sound", 40.0)
+    bare = read_outcomes(write_csv(tmp_path / "bare.csv", table()), parse_plan(PLAN))
+    assert not any("per_sound" in rate.estimand for rate in rates(*bare))
 
 
 def test_an_open_plan_is_completed_and_a_whole_one_is_kept() -> None:
@@ -124,6 +139,12 @@ BAD: list[tuple[Callable[[list[Row]], object], str, str]] = [
     (everywhere(settled_as="lost"), "settled_as, row 1", "unknown word"),
     (everywhere(settled_as="infrastructure"), "accepted, row 1", "accepted is False"),
     (everywhere(invalid_actions=-1), "invalid_actions, row 1", "whole number"),
+    (everywhere(tokens=1.5), "tokens, row 1", "whole number"),
+    (everywhere(charged_seconds=-0.5), "charged_seconds, row 1", "at least 0"),
+    (everywhere(charged_seconds=float("inf")), "charged_seconds, row 1", "at least 0"),
+    (everywhere(charged_seconds=float("nan")), "charged_seconds, row 1", "NaN"),
+    (everywhere(charged_seconds=True), "charged_seconds, row 1", "at least 0"),
+    (everywhere(charged_seconds="2.5"), "charged_seconds, row 1", "at least 0"),
     (
         edit(3, settled_as="unknown", accepted=None, resolved=False),
         *("resolved, row 4", "resolved is False where settled_as is unknown"),

@@ -8,7 +8,6 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from analysis import columns, operating
-from analysis.costs import COSTS
 from analysis.data import read_root
 from analysis.decision import analyze
 from analysis.errors import AnalysisError
@@ -101,7 +100,7 @@ def test_the_column_dictionary_has_not_drifted() -> None:
     assert PAGE.read_text(encoding="utf-8") == columns.render(), (
         "run `python -m analysis.columns > docs/columns.md`"
     )
-    assert set(columns.MEANINGS) == {*COLUMNS, *COSTS}
+    assert set(columns.MEANINGS) == set(COLUMNS)
 
 
 def test_attempts_have_the_columns_that_the_store_documents() -> None:

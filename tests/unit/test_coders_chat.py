@@ -256,22 +256,34 @@ def test_latency_leaves_out_failed_attempts_and_pauses() -> None:
 
 def test_errors_for_ever_end_in_a_fault_that_names_the_last() -> None:
     with served(say(500, {"error": f"internal, key {KEY}"})) as server:
-        fault = fault_of(coder(server.url, seconds=0.5))
-    assert "no usable reply within 0.5 s" in fault.detail
+        fault = fault_of(coder(server.url, seconds=2.0))
+    assert "no usable reply within 2 s" in fault.detail
     assert "HTTP 500" in fault.detail and "[key]" in fault.detail
 
 
 def test_truncated_json_for_ever_ends_in_a_fault() -> None:
     with served(say(200, b'{"choices": [')) as server:
-        fault = fault_of(coder(server.url, seconds=0.5))
+        fault = fault_of(coder(server.url, seconds=2.0))
     assert "truncated or malformed" in fault.detail
+
+
+def test_a_reply_cut_by_the_deadline_does_not_hide_the_cause() -> None:
+    def stall(handler: BaseHTTPRequestHandler) -> None:
+        play[0].ending.wait(20)
+
+    play: list[Served] = []
+    with served(say(503, {"error": "model is loading"}), stall) as server:
+        play.append(server)
+        fault = fault_of(coder(server.url, seconds=2.0))
+    assert "the last: ReadTimeout; before it: HTTP 503" in fault.detail
+    assert "model is loading" in fault.detail
 
 
 def test_a_hanging_server_meets_the_deadline() -> None:
     play: list[Served] = []
     with served(lambda _: play[0].ending.wait(20)) as server:
         play.append(server)
-        fault = fault_of(coder(server.url, seconds=0.5))
+        fault = fault_of(coder(server.url, seconds=2.0))
     assert "ReadTimeout" in fault.detail
 
 
@@ -289,7 +301,7 @@ def test_a_dripping_server_meets_the_deadline() -> None:
     play: list[Served] = []
     with served(drip) as server:
         play.append(server)
-        fault = fault_of(coder(server.url, seconds=0.5))
+        fault = fault_of(coder(server.url, seconds=2.0))
     assert "still coming in at the deadline" in fault.detail
 
 
@@ -297,7 +309,7 @@ def test_nobody_there() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://user:hidden@127.0.0.1:{taken.getsockname()[1]}"
-        fault = fault_of(coder(url, seconds=0.5))
+        fault = fault_of(coder(url, seconds=2.0))
     assert "ConnectError" in fault.detail and "hidden" not in fault.detail
 
 
