@@ -22,9 +22,10 @@ from orchestrator.cli.locks import (
     study_of,
 )
 from orchestrator.cli.progress import RunView, report_progress
+from orchestrator.cluster.curation import CPUS_PER_BUILD, MAX_JOBS
 from orchestrator.cluster.driver import run_rollouts
 from orchestrator.cluster.replaying import replay as replay_matrix
-from orchestrator.cluster.resolve import freeze_study, require_match
+from orchestrator.cluster.resolve import Crew, freeze_study, require_match
 from orchestrator.cluster.session import Settings, session
 from orchestrator.sandbox.capabilities import require
 from orchestrator.sandbox.reaper import reap
@@ -76,7 +77,7 @@ def freeze(
     """
     require()
     require_writable_file(out, "--out")
-    lock = _frozen(study, tasks)
+    lock = _frozen(study, tasks, _crew(os.cpu_count() or 1))
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(out, lock_bytes(lock))
     _summarise(lock, out, as_json)
@@ -103,7 +104,7 @@ def run(
     Example: `factorial run manifests/studies/quickstart.yaml --root runs/quickstart`
     """
     require()
-    lock, opened, study_path = _open(target, root, tasks)
+    lock, opened, study_path = _open(target, root, tasks, _crew(workers, address))
     settings = _settings(lock, opened, tasks, study_path, address, workers)
     with _writing(opened, lock) as writer:
         if owed(lock, opened):
@@ -200,27 +201,32 @@ def _judge(lock: Lock, root: Root, writer: Writer, settings: Settings) -> None:
         replay_matrix(lock, root, writer, live.evaluators, report)
 
 
-def _open(target: Path, root: Path | None, tasks: Path) -> tuple[Lock, Root, Path]:
+def _crew(cpus: int, address: str | None = None) -> Crew:
+    """As many builds at a time as there are processors for."""
+    return Crew(min(MAX_JOBS, max(1, cpus // CPUS_PER_BUILD)), address or None)
+
+
+def _open(target: Path, root: Path | None, tasks: Path, crew: Crew) -> tuple[Lock, Root, Path]:
     """The lock to run, its root, and the study file; refuses anything that differs."""
     if is_lock(target):
         lock = read_lock(target)
         home, study_path = root or Path("runs") / str(lock.study["name"]), study_of(lock, target)
         require_home(home)
-        require_match(lock, str(target), study_path, tasks, _say)
+        require_match(lock, str(target), study_path, tasks, _say, crew)
         return lock, Root.open(home, lock_bytes(lock)), study_path
     home = root or Path("runs") / load(target, Study).name
     require_home(home)
     if (home / "lock.json").exists():
         lock = read_lock(home / "lock.json")
-        require_match(lock, str(home / "lock.json"), target, tasks, _say)
+        require_match(lock, str(home / "lock.json"), target, tasks, _say, crew)
     else:
-        lock = _frozen(target, tasks)
+        lock = _frozen(target, tasks, crew)
     return lock, Root.open(home, lock_bytes(lock)), target
 
 
-def _frozen(study: Path, tasks: Path) -> Lock:
+def _frozen(study: Path, tasks: Path, crew: Crew) -> Lock:
     """A new lock; what the analysis could not analyse is refused before anything is spent."""
-    lock = freeze_study(study, tasks, _say)
+    lock = freeze_study(study, tasks, _say, crew)
     parse_plan(plan_of(lock), str(study))
     return lock
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.cluster.code import code_digest, tree_digests
+from orchestrator.cluster.curation import Outcome, build_tasks
 from orchestrator.cluster.stage import planted_variants
 from orchestrator.coders.manifest import load_stack
 from orchestrator.coders.variants import check_variants
@@ -23,7 +24,7 @@ from orchestrator.spec.manifest import load
 from orchestrator.spec.ports import SuiteName
 from orchestrator.spec.stack import PlantedStack, RecordedStack, Stack
 from orchestrator.spec.study import Study
-from orchestrator.spec.task import Requires, Task, TaskManifest
+from orchestrator.spec.task import Task, TaskManifest
 from orchestrator.store.integrity import outcome_digest
 from orchestrator.store.root import Root
 from orchestrator.tasks.build import build_task, built_facts
@@ -31,6 +32,17 @@ from orchestrator.tasks.required import require_functions
 from orchestrator.tasks.variants import ensure_variants
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Crew:
+    """How many tasks are built at a time, and on which Ray cluster (None: on this machine)."""
+
+    jobs: int = 1
+    address: str | None = None
+
+
+ALONE = Crew()
 
 
 @dataclass(frozen=True)
@@ -42,8 +54,8 @@ class Sources:
     stack_path: Path
     stack: Stack
     manifest_path: Path
+    manifest: TaskManifest
     tasks: tuple[Task, ...]
-    requires: Requires
     prompts_dir: Path
 
 
@@ -64,8 +76,8 @@ def read_sources(path: Path) -> Sources:
         stack_path=stack_path,
         stack=load_stack(stack_path),
         manifest_path=manifest_path,
+        manifest=manifest,
         tasks=tuple(task for task in manifest.tasks if task.id in chosen),
-        requires=manifest.requires,
         prompts_dir=prompts_dir,
     )
 
@@ -77,10 +89,11 @@ def _barred(task: Task) -> str | None:
     return None if task.rejected_by is None else "a standing negative case"
 
 
-def freeze_study(path: Path, tasks_dir: Path, say: Say) -> Lock:
+def freeze_study(path: Path, tasks_dir: Path, say: Say, crew: Crew = ALONE) -> Lock:
     """Resolve, build what is not built, hash, enumerate. Freezing twice gives the same lock."""
     sources = read_sources(path)
     study = sources.study
+    _build(sources, tasks_dir, say, crew)
     locked = [
         _lock_task(task, sources, tasks_dir, say, f"[{number}/{len(sources.tasks)}]")
         for number, task in enumerate(sources.tasks, 1)
@@ -102,10 +115,12 @@ def freeze_study(path: Path, tasks_dir: Path, say: Say) -> Lock:
     )
 
 
-def require_match(lock: Lock, lock_path: str, study_path: Path, tasks_dir: Path, say: Say) -> None:
+def require_match(
+    lock: Lock, lock_path: str, study_path: Path, tasks_dir: Path, say: Say, crew: Crew = ALONE
+) -> None:
     """Raise LockMismatch unless freezing again gives the same lock."""
     try:
-        present = freeze_study(study_path, tasks_dir, say)
+        present = freeze_study(study_path, tasks_dir, say, crew)
     except IntegrityError as error:
         raise LockMismatch(lock_path, (str(error),)) from None
     lines = differences(lock_content(lock), lock_content(present))
@@ -113,10 +128,27 @@ def require_match(lock: Lock, lock_path: str, study_path: Path, tasks_dir: Path,
         raise LockMismatch(lock_path, lines)
 
 
+def _build(sources: Sources, tasks_dir: Path, say: Say, crew: Crew) -> None:
+    """Build the tasks side by side. A build that fails fails again, by itself, when it is locked:
+    there its error is raised as what it is.
+    """
+    if crew.jobs == 1:
+        return
+
+    def ended(outcome: Outcome) -> None:
+        say(f"{outcome.task_id} {outcome.kind} in {outcome.seconds:g} s ({outcome.message})")
+
+    names = [task.id for task in sources.tasks]
+    path, jobs, address = sources.manifest_path, crew.jobs, crew.address
+    build_tasks(
+        sources.manifest, path, tasks_dir, only=names, jobs=jobs, address=address, ended=ended
+    )
+
+
 def _lock_task(task: Task, sources: Sources, tasks_dir: Path, say: Say, place: str) -> LockedTask:
     build_task(task, sources.manifest_path, tasks_dir, lambda line: say(f"{place} {line}"))
     facts = built_facts(tasks_dir, task.id)
-    require_functions(facts, sources.requires, sources.manifest_path)
+    require_functions(facts, sources.manifest.requires, sources.manifest_path)
     bundle = load_bundle(tasks_dir, task.id)
     variants = None
     if isinstance(sources.stack, PlantedStack):
