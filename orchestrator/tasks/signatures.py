@@ -14,7 +14,8 @@ from orchestrator.repo.files import Files, apply_delta
 from orchestrator.repo.patch import apply_patch
 from orchestrator.spec.ports import SuiteName
 from orchestrator.tasks.bench import Bench, Job
-from orchestrator.tasks.compartments import Places
+from orchestrator.tasks.compartments import Places, read_eligibility
+from orchestrator.tasks.eligibility import Verdict
 from orchestrator.tasks.findings import Finding
 from orchestrator.tasks.mining import ORDER_SEED
 from orchestrator.tasks.observed import FAILING
@@ -54,8 +55,17 @@ def audit_signatures(
             problems = _disagreements(runs, ids, tree, failing, suite)
             where = f"suite {suite.value} on {tree}"
             findings += [Finding(task_id, rule, where, what) for rule, what in problems]
-    findings += _shuffled(bundle, gold, bench)
+    if _judged_shuffled(out, task_id):
+        findings += _shuffled(bundle, gold, bench)
     return signatures, findings
+
+
+def _judged_shuffled(out: Path, task_id: str) -> bool:
+    """Whether eligibility could judge the tests in another order: a flag says that such a run does
+    not come to its end, so that nothing can be asked of its tests.
+    """
+    verdicts = {r.rule: r.verdict for r in read_eligibility(out, task_id).rulings}
+    return verdicts["shuffled"] is Verdict.PASS
 
 
 def _shuffled(bundle: Bundle, gold: Files, bench: Bench) -> Iterator[Finding]:
@@ -72,11 +82,14 @@ def _shuffled(bundle: Bundle, gold: Files, bench: Bench) -> Iterator[Finding]:
         ("base", base_run, sorted(judged), failing),
         ("gold", gold_run, full, frozenset[str]()),
     ):
+        where = f"all tests on {tree}, shuffled"
+        if not run.clean or run.void:
+            yield Finding(bundle.task_id, "signature", where, "did not come to its own end")
+            continue
         for test_id in ids:
             expected = FAILING if test_id in bugs else {"passed"}
             outcome = run.outcomes.get(test_id, "absent")
             if outcome not in expected:
-                where = f"all tests on {tree}, shuffled"
                 yield Finding(bundle.task_id, "signature", where, f"{test_id} is {outcome}")
 
 
