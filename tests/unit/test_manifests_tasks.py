@@ -101,6 +101,16 @@ def test_the_catalogue_has_a_row_for_every_candidate() -> None:
         assert rules[task.id] == task.rejected_by
 
 
+def test_the_catalogue_places_a_task_by_its_number_of_fail_to_pass_functions() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| \d+ \| \d+ \| (\d+) \| .* \| (\w+) \|$", CATALOGUE, re.M)
+    assert {name for name, _, _ in rows} == set(ALL)
+    chosen = {task.id for task in PAPER}
+    for name, functions, place in rows:
+        listed = "paper24" if name in chosen else "pilot"
+        assert place == (listed if int(functions) >= 2 else "gate_overlap")
+        assert (place == "paper24", place == "pilot") == (name in chosen, ALL[name].pilot)
+
+
 # ------------------------------------------------------------------------------- one entry
 
 
