@@ -8,16 +8,18 @@ edited receipt has no authority.
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Literal
 
 from orchestrator.contract import codec
 from orchestrator.contract.ledger import Head, read
 from orchestrator.contract.machine import ContractViolation, start, step
+from orchestrator.contract.policy import Policy
 from orchestrator.contract.state import End, State
 from orchestrator.contract.verdicts import Rule
 from orchestrator.spec.errors import IntegrityError
 from orchestrator.spec.identity import canonical_json, digest_json, sha256_hex
 
-SCHEMA = "factorial/receipt@1"
+SCHEMA = "factorial/receipt@2"
 
 LAYERS: dict[str, str] = {
     "L0": "state and evidence integrity",
@@ -37,6 +39,8 @@ RISKS: dict[str, str] = {
     "risk.empty-candidate": "The accepted state is the base tree.",
     "risk.unbound-evidence": "Evidence of another state may have been shown as current.",
     "risk.flaky": "A certification disagreed with the gate's earlier verdict.",
+    "risk.terminal-only": "Only the last candidate was judged; nothing before it could be kept.",
+    "risk.unbound-context": "No lock, rollout or verifier is named: the receipt fits any of them.",
 }
 """Residual risk sentences by stable id."""
 
@@ -56,11 +60,12 @@ def build(state: State, head: Head) -> bytes:
         "base_state_id": state.policy.base_state_id,
         "final_state_id": state.current,
         "checkpoint": asdict(state.checkpoint) if state.checkpoint else None,
-        "policy_sha256": state.policy.digest,
+        "identities": identities(state.policy),
         "evidence": _evidence(state),
-        "coverage": _coverage(state),
+        "freshness": _freshness(state, state.end),
+        "coverage": _coverage(state, state.end),
         "residual_risks": _risks(state, state.end),
-        "delivery": asdict(state.counts),
+        "delivery": _delivery(state, state.end),
         "ledger": asdict(head),
     }
     return canonical_json({**body, "receipt_sha256": digest_json(body)})
@@ -99,6 +104,19 @@ def _check_own_digest(receipt: bytes) -> None:
         raise IntegrityError("receipt", "does not match its own digest")
 
 
+def identities(policy: Policy) -> dict[str, object]:
+    """What the receipt is bound to, from the policy alone (docs/contract.md "Identities")."""
+    return {
+        "policy_sha256": policy.digest,
+        "diagnostic_suite_id": policy.diagnostic_suite_id,
+        "gate_suite_id": policy.gate_suite_id,
+        "completion_suite_id": policy.gate_suite_id,
+        "verifier_id": policy.verifier_id,
+        "context": asdict(policy.context) if policy.context else None,
+        "context_sha256": policy.context.digest if policy.context else None,
+    }
+
+
 def _evidence(state: State) -> dict[str, object]:
     """Identities of all evidence; payloads by digest."""
     return {
@@ -116,10 +134,31 @@ def _evidence(state: State) -> dict[str, object]:
     }
 
 
-def _coverage(state: State) -> dict[str, object]:
-    """Which layers cover the accepted state, or the working state where none was accepted."""
-    assert state.end is not None
-    subject = state.end.state_id or state.current
+def _freshness(state: State, end: End) -> dict[str, object]:
+    """Which executions speak for the subject, and whether its completion had one of its own.
+
+    ``fresh``: the accepted state was certified by an execution that is no other evidence's.
+    """
+    subject = _subject(state, end)
+    gate = [report.execution_id for report in state.gate if report.state_id == subject]
+    certified = [r.execution_id for r in state.certifications if r.state_id == subject and r.passed]
+    others = {report.execution_id for report in state.gate}
+    others |= {envelope.execution_id for envelope in state.evidence}
+    return {
+        "gate_execution_id": gate[-1] if gate else None,
+        "certification_execution_id": certified[-1] if certified else None,
+        "fresh": end.accepted and bool(certified) and certified[-1] not in others,
+    }
+
+
+def _subject(state: State, end: End) -> str:
+    """The accepted state, or the working state where none was accepted."""
+    return end.state_id or state.current
+
+
+def _coverage(state: State, end: End) -> dict[str, object]:
+    """Which layers cover the subject, and which candidates were judged at all."""
+    subject = _subject(state, end)
     checks = {
         "gate": any(report.state_id == subject for report in state.gate),
         "certification": any(report.state_id == subject for report in state.certifications),
@@ -127,10 +166,34 @@ def _coverage(state: State) -> dict[str, object]:
     by = {"L0": ["identity", "ledger"], "L1": [name for name, ran in checks.items() if ran]}
     return {
         "subject_state_id": subject,
+        "observed": _observed(state, subject),
         "layers": {
             layer: {"meaning": meaning, "covered": bool(by.get(layer)), "by": by.get(layer, [])}
             for layer, meaning in LAYERS.items()
         },
+    }
+
+
+def _observed(state: State, subject: str) -> Literal["nothing", "terminal-only", "candidates"]:
+    """Whether an earlier candidate could have been kept: none where only the last was judged."""
+    judged = {report.state_id for report in state.gate}
+    if not judged:
+        return "nothing"
+    return "terminal-only" if judged == {subject} else "candidates"
+
+
+def _delivery(state: State, end: End) -> dict[str, int]:
+    """Delivery impact: every tally of the contract, and what they amount to.
+
+    ``recoveries``: completions from the checkpoint instead of by a submission.
+    """
+    counts = state.counts
+    return {
+        **asdict(counts),
+        "candidates_evaluated": counts.gate_passes + counts.gate_rejections,
+        "candidates_rejected": counts.gate_rejections,
+        "checkpoints": counts.gate_passes,
+        "recoveries": int(end.via == "checkpoint"),
     }
 
 
@@ -147,5 +210,7 @@ def _risks(state: State, end: End) -> list[str]:
         "risk.empty-candidate": empty,
         "risk.unbound-evidence": not policy.binding and policy.evidence == "stale",
         "risk.flaky": state.counts.flaky_certifications > 0,
+        "risk.terminal-only": _observed(state, _subject(state, end)) == "terminal-only",
+        "risk.unbound-context": policy.context is None or policy.verifier_id is None,
     }
     return [risk for risk in RISKS if present[risk]]
