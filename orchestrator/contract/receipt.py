@@ -8,7 +8,7 @@ edited receipt has no authority.
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Literal
+from typing import Any, Literal
 
 from orchestrator.contract import codec
 from orchestrator.contract.ledger import Head, read
@@ -73,7 +73,7 @@ def build(state: State, head: Head) -> bytes:
 
 def receipt_follows(lines: Iterable[bytes], receipt: bytes) -> None:
     """Raise IntegrityError unless the receipt is what replaying the ledger gives."""
-    _check_own_digest(receipt)
+    opened(receipt)
     state, head = replay(lines)
     if state.end is None:
         raise IntegrityError("ledger", "does not reach the end of a rollout")
@@ -93,15 +93,20 @@ def replay(lines: Iterable[bytes]) -> tuple[State, Head]:
     return state, head
 
 
-def _check_own_digest(receipt: bytes) -> None:
+def opened(receipt: bytes) -> dict[str, Any]:
+    """What a receipt says. Raises IntegrityError unless it is one and matches its own digest."""
     try:
-        body = json.loads(receipt)
-        claimed = body.pop("receipt_sha256")
-        genuine = digest_json(body) == claimed
+        said = json.loads(receipt)
+        body = {name: value for name, value in said.items() if name != "receipt_sha256"}
+        genuine = digest_json(body) == said["receipt_sha256"]
+        schema = said["schema"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise IntegrityError("receipt", "is not a receipt") from None
     if not genuine:
         raise IntegrityError("receipt", "does not match its own digest")
+    if schema != SCHEMA:
+        raise IntegrityError("receipt", f"is {schema}, this version reads {SCHEMA}")
+    return dict(said)
 
 
 def identities(policy: Policy) -> dict[str, object]:
