@@ -142,7 +142,7 @@ def _print_checked(
     if findings:
         return
     typer.echo(f"{path}: {_sentence(facts)}")
-    unchecked = f"{len(facts['keyids'])} present, not checked (give --public-key)"
+    unchecked = "present, not checked (give --public-key)" if facts["keyids"] else "none"
     typer.echo(f"signature: {'verified' if facts['signature_verified'] else unchecked}")
     typer.echo(f"ledger: {'the receipt follows from it' if followed else 'not checked'}")
 

@@ -120,8 +120,12 @@ def _genuine(key: Ed25519PublicKey, signature: bytes, message: bytes) -> bool:
 
 
 def _decoded(text: str) -> bytes:
-    """Base64, standard or URL-safe, as the specification allows."""
+    """Base64, standard or URL-safe as the specification allows, in its one canonical spelling."""
+    standard = text.translate(str.maketrans("-_", "+/"))
     try:
-        return base64.b64decode(text.translate(str.maketrans("-_", "+/")), validate=True)
+        data = base64.b64decode(standard, validate=True)
     except binascii.Error as error:
         raise ValueError(f"not Base64: {error}") from None
+    if base64.b64encode(data).decode() != standard:
+        raise ValueError("not Base64: bits after the end")
+    return data
