@@ -6,9 +6,10 @@ walk ends when nothing new is found, so that it covers histories of every length
 drives the contract as the agent's loop does and shows that every path ends.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from typing import Literal
 
@@ -41,7 +42,7 @@ class World:
     trees: int = 3
     allowance: Allowance | None = None
 
-    @property
+    @cached_property
     def states(self) -> tuple[str, ...]:
         return (BASE, *(f"s{number}" for number in range(1, self.trees + 1)))
 
@@ -67,17 +68,34 @@ class Violation(Exception):
         return f"{self.claim}\n{lines}"
 
 
+Cell = tuple[Phase, type[ev.Event]]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Where one cell of the table leads, which rules its answers quote, what it commands."""
+
+    phases: set[str] = field(default_factory=set)
+    rules: set[str] = field(default_factory=set)
+    commands: set[str] = field(default_factory=set)
+
+    def add(self, t: Transition) -> None:
+        self.phases.add(t.after.phase.value)
+        self.rules.update(c.rule.value for c in t.commands if isinstance(c, ev.Answer))
+        self.commands.update(type(c).__name__ for c in t.commands if not isinstance(c, ev.Answer))
+
+
 @dataclass(frozen=True)
 class Explored:
     """``depth``: events on the longest of the shortest ways to a state; ``ends``: ended states;
-    ``entries``: the cells of the contract's table that were walked.
+    ``entries``: what was seen in each cell of the contract's table, forged reports left out.
     """
 
     states: int
     transitions: int
     depth: int
     ends: int
-    entries: frozenset[tuple[Phase, type[ev.Event]]]
+    entries: Mapping[Cell, Seen]
 
 
 # ------------------------------------------------------------------------- moves
@@ -382,7 +400,7 @@ class Graph:
     depths: list[int] = field(default_factory=list)
     ended: list[bool] = field(default_factory=list)
     edges: list[list[tuple[Origin, int]]] = field(default_factory=list)
-    entries: set[tuple[Phase, type[ev.Event]]] = field(default_factory=set)
+    entries: dict[Cell, Seen] = field(default_factory=lambda: defaultdict(Seen))
 
     def number(self, state: State, parent: int, event: ev.Event | None) -> tuple[int, bool]:
         """The number of a state, and whether it is new."""
@@ -422,8 +440,10 @@ def explore(world: World, depth: int | None = None) -> Explored:
         for origin, event in moves(world, state):
             after, commands = step(state, event)
             transitions += 1
-            graph.entries.add((state.phase, type(event)))
-            _check(graph, number, Transition(world, state, event, after, commands))
+            transition = Transition(world, state, event, after, commands)
+            if origin != "forger":
+                graph.entries[state.phase, type(event)].add(transition)
+            _check(graph, number, transition)
             target, new = graph.number(after, number, event)
             graph.edges[number].append((origin, target))
             if new:
@@ -435,7 +455,7 @@ def explore(world: World, depth: int | None = None) -> Explored:
         transitions,
         max(graph.depths),
         sum(graph.ended),
-        frozenset(graph.entries),
+        graph.entries,
     )
 
 
