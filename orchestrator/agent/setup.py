@@ -9,7 +9,7 @@ from orchestrator.agent.prompt import Bounds, Prompts, bounds_for, opening
 from orchestrator.agent.shell import Shell
 from orchestrator.agent.tools import Desk
 from orchestrator.agent.workspace import Files, Workspace, listing
-from orchestrator.contract.policy import Policy
+from orchestrator.contract.policy import Context, Policy
 from orchestrator.spec.lock import PlannedRollout
 from orchestrator.spec.ports import Coder, Delta, Message, SuiteName, Verifier
 from orchestrator.spec.study import Budgets, Sampling
@@ -21,7 +21,8 @@ class RolloutSetup:
 
     ``study`` and ``stack`` are names; ``privileged`` lets the coder see the contract's state and is
     only for simulated ones; ``context_tokens`` is the coder's window (None = unlimited);
-    ``suite_seconds`` is the deadline of gate and certification.
+    ``suite_seconds`` is the deadline of gate and certification; ``verifier_id`` names what runs
+    the suites, None where nothing does.
     """
 
     lock_id: str
@@ -40,6 +41,7 @@ class RolloutSetup:
     context_tokens: int | None
     suite_seconds: float
     attempt_id: str
+    verifier_id: str | None = None
 
     @property
     def bounds(self) -> Bounds:
@@ -67,7 +69,7 @@ def make_desk(setup: RolloutSetup, ports: RolloutPorts, watch: Stopwatch) -> Des
     case = Case(
         rollout.rollout_id, rollout.task_id, budgets.visible_test_seconds, setup.suite_seconds
     )
-    policy = policy_of(rollout, base.state_id, ports.verifier)
+    policy = policy_of(setup, base.state_id, ports.verifier)
     return Desk(
         broker=Broker(case, policy, base, ports.verifier, ports.journal, watch),
         allowance=Allowance(budgets, rollout.arm.revision_cap),
@@ -78,9 +80,9 @@ def make_desk(setup: RolloutSetup, ports: RolloutPorts, watch: Stopwatch) -> Des
     )
 
 
-def policy_of(rollout: PlannedRollout, base_state_id: str, verifier: Verifier) -> Policy:
-    """The arm of a rollout, bound to its task's base tree and suites."""
-    arm = rollout.arm
+def policy_of(setup: RolloutSetup, base_state_id: str, verifier: Verifier) -> Policy:
+    """The arm of a rollout, bound to its task's base tree and suites, its verifier and itself."""
+    rollout, arm = setup.rollout, setup.rollout.arm
     return Policy(
         evidence=arm.evidence,
         binding=arm.binding,
@@ -89,6 +91,8 @@ def policy_of(rollout: PlannedRollout, base_state_id: str, verifier: Verifier) -
         base_state_id=base_state_id,
         diagnostic_suite_id=verifier.suite_id(rollout.task_id, SuiteName.DIAGNOSTIC),
         gate_suite_id=verifier.suite_id(rollout.task_id, SuiteName.GATE),
+        verifier_id=setup.verifier_id,
+        context=Context(setup.lock_id, rollout.rollout_id, rollout.task_id),
     )
 
 

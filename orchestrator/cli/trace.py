@@ -27,7 +27,7 @@ def trace(
     Example: `factorial trace runs/quickstart xmltodict-1.0.2-1.0.3__stale_ON__s1`
     """
     opened = Root.existing(root)
-    _require_settled(opened, root, rollout)
+    require_settled(opened, root, rollout)
     tables = {
         name: read_table(opened, name, rollout).to_pylist()
         for name in ("rollout", "actions", "proposals", "verdicts")
@@ -38,7 +38,8 @@ def trace(
         _print_trace(Console(highlight=False), tables)
 
 
-def _require_settled(opened: Root, root: Path, rollout: str) -> None:
+def require_settled(opened: Root, root: Path, rollout: str) -> None:
+    """Refuse the id of a rollout that is not in the lock or has not settled."""
     known = [planned.rollout_id for planned in opened.lock().rollouts]
     if rollout not in known:
         close = get_close_matches(rollout, known, n=3, cutoff=0.5) or known[:1]

@@ -8,9 +8,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.agent.broker import execution_id
 from orchestrator.contract.ledger import check as check_ledger
-from orchestrator.contract.policy import Policy
-from orchestrator.contract.receipt import receipt_follows
+from orchestrator.contract.policy import Context, Policy
+from orchestrator.contract.receipt import identities, receipt_follows
 from orchestrator.spec.lock import Lock
 from orchestrator.spec.records import Row
 from orchestrator.store.integrity import Checks
@@ -37,7 +38,8 @@ def row_check(lock: Lock) -> Callable[[Rows, bytes], list[str]]:
     def check(rows: Rows, receipt: bytes) -> list[str]:
         said = json.loads(receipt)
         return [
-            *_policy_problems(rows["rollout"][0], said, policies),
+            *_identity_problems(said, policies[rows["rollout"][0]["rollout_id"]]),
+            *_execution_problems(rows["rollout"][0], rows["verdicts"]),
             *_rollout_problems(rows["rollout"][0], said),
             *_verdict_problems(rows["verdicts"], said["evidence"]),
             *_proposal_problems(rows["proposals"], said["evidence"]["gate"]),
@@ -46,8 +48,8 @@ def row_check(lock: Lock) -> Callable[[Rows, bytes], list[str]]:
     return check
 
 
-def expected_policies(lock: Lock) -> dict[str, str]:
-    """Rollout id -> digest of the contract's policy that the lock prescribes for it."""
+def expected_policies(lock: Lock) -> dict[str, Policy]:
+    """Rollout id -> the contract's policy that the lock prescribes for it."""
     tasks = {task.task_id: task for task in lock.tasks}
     return {
         planned.rollout_id: Policy(
@@ -58,16 +60,26 @@ def expected_policies(lock: Lock) -> dict[str, str]:
             base_state_id=tasks[planned.task_id].base_state_id,
             diagnostic_suite_id=tasks[planned.task_id].suites["diagnostic"],
             gate_suite_id=tasks[planned.task_id].suites["gate"],
-        ).digest
+            verifier_id=lock.verifier_id,
+            context=Context(lock.lock_id, planned.rollout_id, planned.task_id),
+        )
         for planned in lock.rollouts
     }
 
 
-def _policy_problems(
-    rollout: Row, said: Mapping[str, Any], policies: Mapping[str, str]
-) -> Iterator[str]:
-    if said["policy_sha256"] != policies[rollout["rollout_id"]]:
-        yield "receipt: its policy is not the one that the lock prescribes"
+def _identity_problems(said: Mapping[str, Any], policy: Policy) -> Iterator[str]:
+    """Policy, suites, verifier and context that the receipt is bound to against the lock's."""
+    bound = said["identities"]
+    for name, value in identities(policy).items():
+        if bound.get(name) != value:
+            yield f"receipt: its {name} is not the one that the lock prescribes"
+
+
+def _execution_problems(rollout: Row, verdicts: Sequence[Row]) -> Iterator[str]:
+    """A suite run belongs to one rollout: its id follows from the rollout's and its place."""
+    for row in verdicts:
+        if row["execution_id"] != execution_id(rollout["rollout_id"], row["sequence"]):
+            yield f"verdicts: run {row['sequence']} is not an execution of this rollout"
 
 
 def _rollout_problems(rollout: Row, said: Mapping[str, Any]) -> Iterator[str]:

@@ -64,6 +64,7 @@ def perform_rollout(
         context_tokens=_context_tokens(side.lock),
         suite_seconds=study.sandbox.suite_seconds,
         attempt_id=attempt_id,
+        verifier_id=side.lock.verifier_id,
     )
     shell = SandboxShell(
         sandbox=sandbox,

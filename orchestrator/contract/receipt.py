@@ -8,16 +8,18 @@ edited receipt has no authority.
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any, Literal
 
 from orchestrator.contract import codec
 from orchestrator.contract.ledger import Head, read
 from orchestrator.contract.machine import ContractViolation, start, step
+from orchestrator.contract.policy import Policy
 from orchestrator.contract.state import End, State
 from orchestrator.contract.verdicts import Rule
 from orchestrator.spec.errors import IntegrityError
 from orchestrator.spec.identity import canonical_json, digest_json, sha256_hex
 
-SCHEMA = "factorial/receipt@1"
+SCHEMA = "factorial/receipt@2"
 
 LAYERS: dict[str, str] = {
     "L0": "state and evidence integrity",
@@ -37,6 +39,8 @@ RISKS: dict[str, str] = {
     "risk.empty-candidate": "The accepted state is the base tree.",
     "risk.unbound-evidence": "Evidence of another state may have been shown as current.",
     "risk.flaky": "A certification disagreed with the gate's earlier verdict.",
+    "risk.terminal-only": "Only the last candidate was judged; nothing before it could be kept.",
+    "risk.unbound-context": "No lock, rollout or verifier is named: the receipt fits any of them.",
 }
 """Residual risk sentences by stable id."""
 
@@ -56,11 +60,12 @@ def build(state: State, head: Head) -> bytes:
         "base_state_id": state.policy.base_state_id,
         "final_state_id": state.current,
         "checkpoint": asdict(state.checkpoint) if state.checkpoint else None,
-        "policy_sha256": state.policy.digest,
+        "identities": identities(state.policy),
         "evidence": _evidence(state),
-        "coverage": _coverage(state),
+        "freshness": _freshness(state, state.end),
+        "coverage": _coverage(state, state.end),
         "residual_risks": _risks(state, state.end),
-        "delivery": asdict(state.counts),
+        "delivery": _delivery(state, state.end),
         "ledger": asdict(head),
     }
     return canonical_json({**body, "receipt_sha256": digest_json(body)})
@@ -68,7 +73,7 @@ def build(state: State, head: Head) -> bytes:
 
 def receipt_follows(lines: Iterable[bytes], receipt: bytes) -> None:
     """Raise IntegrityError unless the receipt is what replaying the ledger gives."""
-    _check_own_digest(receipt)
+    opened(receipt)
     state, head = replay(lines)
     if state.end is None:
         raise IntegrityError("ledger", "does not reach the end of a rollout")
@@ -88,15 +93,33 @@ def replay(lines: Iterable[bytes]) -> tuple[State, Head]:
     return state, head
 
 
-def _check_own_digest(receipt: bytes) -> None:
+def opened(receipt: bytes) -> dict[str, Any]:
+    """What a receipt says. Raises IntegrityError unless it is one and matches its own digest."""
     try:
-        body = json.loads(receipt)
-        claimed = body.pop("receipt_sha256")
-        genuine = digest_json(body) == claimed
+        said = json.loads(receipt)
+        body = {name: value for name, value in said.items() if name != "receipt_sha256"}
+        genuine = digest_json(body) == said["receipt_sha256"]
+        schema = said["schema"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise IntegrityError("receipt", "is not a receipt") from None
     if not genuine:
         raise IntegrityError("receipt", "does not match its own digest")
+    if schema != SCHEMA:
+        raise IntegrityError("receipt", f"is {schema}, this version reads {SCHEMA}")
+    return dict(said)
+
+
+def identities(policy: Policy) -> dict[str, object]:
+    """What the receipt is bound to, from the policy alone (docs/contract.md "Identities")."""
+    return {
+        "policy_sha256": policy.digest,
+        "diagnostic_suite_id": policy.diagnostic_suite_id,
+        "gate_suite_id": policy.gate_suite_id,
+        "completion_suite_id": policy.gate_suite_id,
+        "verifier_id": policy.verifier_id,
+        "context": asdict(policy.context) if policy.context else None,
+        "context_sha256": policy.context.digest if policy.context else None,
+    }
 
 
 def _evidence(state: State) -> dict[str, object]:
@@ -116,10 +139,31 @@ def _evidence(state: State) -> dict[str, object]:
     }
 
 
-def _coverage(state: State) -> dict[str, object]:
-    """Which layers cover the accepted state, or the working state where none was accepted."""
-    assert state.end is not None
-    subject = state.end.state_id or state.current
+def _freshness(state: State, end: End) -> dict[str, object]:
+    """Which executions speak for the subject, and whether its completion had one of its own.
+
+    ``fresh``: the accepted state was certified by an execution that is no other evidence's.
+    """
+    subject = _subject(state, end)
+    gate = [report.execution_id for report in state.gate if report.state_id == subject]
+    certified = [r.execution_id for r in state.certifications if r.state_id == subject and r.passed]
+    others = {report.execution_id for report in state.gate}
+    others |= {envelope.execution_id for envelope in state.evidence}
+    return {
+        "gate_execution_id": gate[-1] if gate else None,
+        "certification_execution_id": certified[-1] if certified else None,
+        "fresh": end.accepted and bool(certified) and certified[-1] not in others,
+    }
+
+
+def _subject(state: State, end: End) -> str:
+    """The accepted state, or the working state where none was accepted."""
+    return end.state_id or state.current
+
+
+def _coverage(state: State, end: End) -> dict[str, object]:
+    """Which layers cover the subject, and which candidates were judged at all."""
+    subject = _subject(state, end)
     checks = {
         "gate": any(report.state_id == subject for report in state.gate),
         "certification": any(report.state_id == subject for report in state.certifications),
@@ -127,10 +171,34 @@ def _coverage(state: State) -> dict[str, object]:
     by = {"L0": ["identity", "ledger"], "L1": [name for name, ran in checks.items() if ran]}
     return {
         "subject_state_id": subject,
+        "observed": _observed(state, subject),
         "layers": {
             layer: {"meaning": meaning, "covered": bool(by.get(layer)), "by": by.get(layer, [])}
             for layer, meaning in LAYERS.items()
         },
+    }
+
+
+def _observed(state: State, subject: str) -> Literal["nothing", "terminal-only", "candidates"]:
+    """Whether an earlier candidate could have been kept: none where only the last was judged."""
+    judged = {report.state_id for report in state.gate}
+    if not judged:
+        return "nothing"
+    return "terminal-only" if judged == {subject} else "candidates"
+
+
+def _delivery(state: State, end: End) -> dict[str, int]:
+    """Delivery impact: every tally of the contract, and what they amount to.
+
+    ``recoveries``: completions from the checkpoint instead of by a submission.
+    """
+    counts = state.counts
+    return {
+        **asdict(counts),
+        "candidates_evaluated": counts.gate_passes + counts.gate_rejections,
+        "candidates_rejected": counts.gate_rejections,
+        "checkpoints": counts.gate_passes,
+        "recoveries": int(end.via == "checkpoint"),
     }
 
 
@@ -147,5 +215,7 @@ def _risks(state: State, end: End) -> list[str]:
         "risk.empty-candidate": empty,
         "risk.unbound-evidence": not policy.binding and policy.evidence == "stale",
         "risk.flaky": state.counts.flaky_certifications > 0,
+        "risk.terminal-only": _observed(state, _subject(state, end)) == "terminal-only",
+        "risk.unbound-context": policy.context is None or policy.verifier_id is None,
     }
     return [risk for risk in RISKS if present[risk]]

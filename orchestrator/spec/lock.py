@@ -61,6 +61,11 @@ class Lock(Frozen):
     rollouts: tuple[PlannedRollout, ...] = Field(strict=False)
     lock_id: str
 
+    @property
+    def verifier_id(self) -> str:
+        """Identity of what carries suites out: the sandbox and our own code."""
+        return digest_json({"code": self.code, "sandbox": self.sandbox})
+
     @staticmethod
     def digest(content: dict[str, object]) -> str:
         """Digest over every field but ``lock_id``."""

@@ -15,18 +15,15 @@ from orchestrator.spec.errors import FactorialError, IntegrityError
 from orchestrator.spec.identity import canonical_json, sha256_file, sha256_hex
 from orchestrator.spec.lock import Lock
 from orchestrator.spec.records import Row
-from orchestrator.store.files import read_lines
 from orchestrator.store.parquet import read_file
-from orchestrator.store.planned import ARM, planned_rows
+from orchestrator.store.planned import ARM, planned_rows, receipt_without_outcome
 from orchestrator.store.reading import read_table
 from orchestrator.store.root import Root
 from orchestrator.store.rows import KEYS, RECORD_TABLES, evaluation_problems, record_problems
 from orchestrator.store.schemas import TABLES, outcome_columns
 
-RECORD_FILES = frozenset(
-    {*(f"{name}.parquet" for name in RECORD_TABLES), "ledger.jsonl", "receipt.json"}
-)
-
+LEDGER, RECEIPT = "ledger.jsonl", "receipt.json"
+RECORD_FILES = frozenset({*(f"{name}.parquet" for name in RECORD_TABLES), LEDGER, RECEIPT})
 
 LedgerCheck = Callable[[list[bytes]], None]
 """Raises IntegrityError or ValueError unless the events (lines, in order) form a valid chain."""
@@ -62,19 +59,30 @@ def validate_matrix(lock: Lock, root: Root, checks: Checks) -> list[str]:
     known = _Digests()
     settled: list[Row] = []
     for rollout_id in (name for name in planned if name in present):
-        directory = root.record_path(rollout_id)
-        try:
-            rows = _read_record(directory)
-        except IntegrityError as error:
-            findings.append(f"{rollout_id}: {error}")
-            continue
-        settled += rows["rollout"]
-        problems = record_problems(rows, planned[rollout_id]) or [
-            *_evidence_problems(directory, rows, checks),
-            *_kept_problems(root, rows, known),
-        ]
+        rows, problems = _examine(planned[rollout_id], root, checks, known)
+        settled += rows.get("rollout", [])
         findings += [f"{rollout_id}: {problem}" for problem in problems]
     return findings + _cell_findings(list(planned.values()), settled)
+
+
+def record_findings(lock: Lock, root: Root, rollout_id: str, checks: Checks) -> list[str]:
+    """What :func:`validate_matrix` finds against one settled rollout, without its id."""
+    return _examine(planned_rows(lock)[rollout_id], root, checks, _Digests())[1]
+
+
+def _examine(
+    planned: Row, root: Root, checks: Checks, known: "_Digests"
+) -> tuple[dict[str, list[Row]], list[str]]:
+    """The rows of a settled rollout (none where they cannot be read) and what is wrong with it."""
+    directory = root.record_path(planned["rollout_id"])
+    try:
+        rows = _read_record(directory)
+    except IntegrityError as error:
+        return {}, [str(error)]
+    return rows, record_problems(rows, planned) or [
+        *_evidence_problems(directory, rows, planned, checks),
+        *_kept_problems(root, rows, known),
+    ]
 
 
 def validate_evaluations(lock: Lock, root: Root) -> list[str]:
@@ -99,19 +107,18 @@ def _read_record(directory: Path) -> dict[str, list[Row]]:
 
 
 def _evidence_problems(
-    directory: Path, rows: Mapping[str, Sequence[Row]], checks: Checks
+    directory: Path, rows: Mapping[str, Sequence[Row]], planned: Row, checks: Checks
 ) -> Iterator[str]:
     """The ledger's chain and head, the receipt's digest and derivation, the rows' agreement."""
     rollout = rows["rollout"][0]
-    receipt = (directory / "receipt.json").read_bytes()
-    ledger = read_lines(directory / "ledger.jsonl")
+    receipt = (directory / RECEIPT).read_bytes()
     if sha256_hex(receipt) != rollout["receipt_sha256"]:
         yield "receipt.json does not match receipt_sha256"
     if rollout["settled_as"] != "agent":
-        if ledger or rollout["ledger_head"]:
-            yield "has a ledger but no outcome"
+        yield from _no_outcome_problems(directory, rollout, planned, receipt)
         return
     try:
+        ledger = whole_lines(directory / LEDGER)
         checks.ledger(ledger)
         checks.receipt(ledger, receipt)
         yield from checks.rows(rows, receipt)
@@ -119,6 +126,28 @@ def _evidence_problems(
             yield "ledger_head is not the hash of the last event"
     except (FactorialError, ValueError) as error:
         yield str(error)
+
+
+def _no_outcome_problems(
+    directory: Path, rollout: Row, planned: Row, receipt: bytes
+) -> Iterator[str]:
+    """A rollout without an outcome has no events, and a statement that follows from its row."""
+    if (directory / LEDGER).read_bytes() or rollout["ledger_head"]:
+        yield "has a ledger but no outcome"
+    reason = rollout["end_reason"]
+    if receipt != receipt_without_outcome(planned, rollout["settled_as"], reason):
+        yield "receipt.json does not say what the row says"
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a committed ledger, without newlines; unlike a journal it has no torn end.
+
+    Raises IntegrityError where the file does not end with its last line's newline.
+    """
+    *lines, rest = path.read_bytes().split(b"\n")
+    if rest:
+        raise IntegrityError(f"ledger line {len(lines) + 1}", "does not end in a newline")
+    return lines
 
 
 def _head(ledger: list[bytes]) -> object:
@@ -141,9 +170,7 @@ class _Digests:
 
 def _kept_problems(root: Root, rows: Mapping[str, Sequence[Row]], known: _Digests) -> Iterator[str]:
     """The settling attempt, all proposals' patches, the whole of every observation that was cut."""
-    attempt_id = rows["rollout"][0]["attempt_id"]
-    if not root.attempt_path(attempt_id).exists():
-        yield f"attempt {attempt_id} that settled it is not recorded"
+    yield from _attempt_problems(root, rows["rollout"][0])
     for row in rows["proposals"]:
         sha = row["patch_sha256"]
         if not known.matches(root.patch_path(sha), sha):
@@ -152,6 +179,23 @@ def _kept_problems(root: Root, rows: Mapping[str, Sequence[Row]], known: _Digest
         sha = row["observation_sha256"]
         if row["observation_truncated"] and not known.matches(root.blob_path(sha), sha):
             yield f"turn {row['turn']}: observation {sha} is missing or damaged"
+
+
+def _attempt_problems(root: Root, rollout: Row) -> Iterator[str]:
+    """The ledger was written twice: event by event before what it announced, and with the record.
+
+    A record that was cut or made anew as a whole, rows included, differs from what was journalled.
+    """
+    attempt_id = rollout["attempt_id"]
+    if not root.attempt_path(attempt_id).exists():
+        yield f"attempt {attempt_id} that settled it is not recorded"
+    if rollout["settled_as"] != "agent":
+        return
+    journal = root.journal_path(attempt_id)
+    if not journal.is_file():
+        yield f"the journal of attempt {attempt_id} is missing"
+    elif journal.read_bytes() != (root.record_path(rollout["rollout_id"]) / LEDGER).read_bytes():
+        yield f"ledger.jsonl is not what attempt {attempt_id} journalled"
 
 
 def _cell_findings(planned: Sequence[Row], settled: Sequence[Row]) -> list[str]:

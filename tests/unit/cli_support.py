@@ -7,6 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from orchestrator.cli import main as entry
 
@@ -18,6 +25,15 @@ def nested(command: Any) -> dict[str, Any] | None:
     if not hasattr(command, "list_commands"):
         return None
     return {name: command.get_command(None, name) for name in command.list_commands(None)}
+
+
+def write_keys(private: Path, public: Path) -> None:
+    """A new Ed25519 key pair in PEM, as `openssl genpkey -algorithm ed25519` writes it."""
+    key = Ed25519PrivateKey.generate()
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(
+        key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    )
 
 
 @dataclass(frozen=True)

@@ -300,9 +300,11 @@ def evaluation_rows(record: RolloutRecord) -> list[Row]:
 
 
 def settle(writer: Writer, lock: Lock, rollout_id: str) -> RolloutRecord:
-    """Begin an attempt, commit its record, end the attempt."""
+    """Begin an attempt, journal its ledger, commit its record, end the attempt."""
     attempt_id = writer.begin_attempt(rollout_id, {"worker": 0})
     record = example_record(lock, rollout_id, attempt_id)
+    for line in record.ledger:
+        writer.journal(attempt_id)(line)
     writer.commit(record)
     writer.end_attempt(attempt_id, "settled", "")
     return record

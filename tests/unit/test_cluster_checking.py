@@ -1,12 +1,14 @@
 """A row that does not follow from its receipt, or a receipt of another arm, is found."""
 
-import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.cluster.checking import row_check
-from orchestrator.contract.policy import Policy
+from orchestrator.contract import codec
+from orchestrator.contract.ledger import read
+from orchestrator.contract.policy import Context, Policy
 from orchestrator.spec.lock import Lock
 from tests.property.test_spec_freeze import lock as make_lock
 from tests.unit.agent_support import FIX, SUBMIT, TEST, Rollout, roll
@@ -26,7 +28,7 @@ def honest() -> tuple[Rollout, dict[str, Any]]:
 def check(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The row check with the policy that the unit rollouts really have."""
     done, rows = honest()
-    policy = json.loads(done.record.receipt)["policy_sha256"]
+    policy = codec.decode_policy(read(done.record.ledger)[0][0])
     known = {rows["rollout"][0]["rollout_id"]: policy}
     monkeypatch.setattr("orchestrator.cluster.checking.expected_policies", lambda _lock: known)
     return row_check(make_lock(["a"]))
@@ -69,6 +71,24 @@ def test_a_receipt_of_another_arm_is_found(check: Any) -> None:
     assert any("policy" in problem for problem in check(rows, other.record.receipt))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("lock_id", "0" * 64), ("rollout_id", "another"), ("task_id", "another")],
+)
+def test_a_receipt_of_another_context_is_found(
+    check: Any, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """Ledger, receipt and rows of a rollout that is like this one in all but its place."""
+    done, rows = honest()
+    policy = codec.decode_policy(read(done.record.ledger)[0][0])
+    assert policy.context is not None
+    foreign = replace(policy, context=replace(policy.context, **{name: value}))
+    known = {rows["rollout"][0]["rollout_id"]: foreign}
+    monkeypatch.setattr("orchestrator.cluster.checking.expected_policies", lambda _lock: known)
+    problems = row_check(make_lock(["a"]))(rows, done.record.receipt)
+    assert any("context_sha256" in problem for problem in problems)
+
+
 def test_policies_follow_the_lock() -> None:
     lock: Lock = make_lock(["a"])
     suites = {"gate": "0" * 64, "diagnostic": "1" * 64}
@@ -77,9 +97,12 @@ def test_policies_follow_the_lock() -> None:
     from orchestrator.cluster.checking import expected_policies
 
     policies = expected_policies(lock)
-    assert len(set(policies.values())) == 4, "one policy per arm"
+    assert len({policy.digest for policy in policies.values()}) == 4, "one policy per arm"
+    assert len(set(policies.values())) == len(lock.rollouts), "one context per rollout"
     planned = lock.rollouts[0]
     arm = planned.arm.model_dump(exclude={"revision_cap"})
     expected = Policy(**arm, base_state_id=task.base_state_id,
-                      diagnostic_suite_id="1" * 64, gate_suite_id="0" * 64)  # fmt: skip
-    assert policies[planned.rollout_id] == expected.digest
+                      diagnostic_suite_id="1" * 64, gate_suite_id="0" * 64,
+                      verifier_id=lock.verifier_id,
+                      context=Context(lock.lock_id, planned.rollout_id, "a"))  # fmt: skip
+    assert policies[planned.rollout_id] == expected

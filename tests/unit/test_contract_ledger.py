@@ -9,12 +9,13 @@ from orchestrator.contract import codec, receipt
 from orchestrator.contract import events as ev
 from orchestrator.contract.ledger import GENESIS, append, check, read
 from orchestrator.contract.machine import start, step
-from orchestrator.contract.policy import Policy
+from orchestrator.contract.policy import Context, Policy
 from orchestrator.contract.state import State
 from orchestrator.spec.errors import IntegrityError
 from orchestrator.spec.identity import canonical_json, digest_json, sha256_hex
 
-POLICY = Policy("stale", True, True, True, "base", "diagnostic", "gate")
+CONTEXT = Context("lock", "rollout", "task")
+POLICY = Policy("stale", True, True, True, "base", "diagnostic", "gate", "verifier", CONTEXT)
 
 
 def diagnostic(state_id: str, number: int) -> ev.Event:
@@ -195,7 +196,7 @@ def test_a_receipt_says_what_was_decided_on_what_evidence() -> None:
     assert (said["verdict"], said["accepted_via"]) == ("ADMITTED", "checkpoint")
     assert said["accepted_state_id"] == "fixed" == state.current
     assert said["checkpoint"] == {"state_id": "fixed", "execution_id": "x2"}
-    assert said["policy_sha256"] == POLICY.digest
+    assert said["identities"]["policy_sha256"] == POLICY.digest
     assert said["ledger"] == {"length": len(lines), "hash": json.loads(lines[-1])["hash"]}
     assert "completion.certified" in said["rules"] and "completion.flaky" in said["rules"]
     evidence = said["evidence"]
@@ -217,6 +218,63 @@ def test_a_receipt_states_the_layers_that_are_not_covered() -> None:
     assert {"risk.domain-uncovered", "risk.environment-uncovered", "risk.flaky"} <= set(
         body(issued)["residual_risks"]
     )
+
+
+def test_a_receipt_names_everything_it_is_bound_to() -> None:
+    said = body(run(HISTORY)[2])["identities"]
+    assert said == {
+        "policy_sha256": POLICY.digest,
+        "diagnostic_suite_id": "diagnostic",
+        "gate_suite_id": "gate",
+        "completion_suite_id": "gate",
+        "verifier_id": "verifier",
+        "context": {"lock_id": "lock", "rollout_id": "rollout", "task_id": "task"},
+        "context_sha256": CONTEXT.digest,
+    }
+    loose = body(run(HISTORY, replace(POLICY, verifier_id=None))[2])
+    assert "risk.unbound-context" in loose["residual_risks"]
+    assert "risk.unbound-context" not in body(run(HISTORY)[2])["residual_risks"]
+
+
+def test_the_policys_identity_is_the_rule_and_not_the_place() -> None:
+    elsewhere = replace(POLICY, context=replace(CONTEXT, rollout_id="another"))
+    assert elsewhere.digest == POLICY.digest
+    assert body(run(HISTORY, elsewhere)[2]) != body(run(HISTORY)[2])
+    for change in ({"verifier_id": "another"}, {"gate_suite_id": "x"}, {"binding": False}):
+        assert replace(POLICY, **change).digest != POLICY.digest
+
+
+def test_a_completion_is_fresh_by_an_execution_of_its_own() -> None:
+    said = body(run(HISTORY)[2])["freshness"]
+    assert said == {"gate_execution_id": "x2", "certification_execution_id": "x7", "fresh": True}
+    off = replace(POLICY, certification=False)
+    said = body(run((*HISTORY[:8], ev.SubmitRequested()), off)[2])["freshness"]
+    assert said == {"gate_execution_id": "x2", "certification_execution_id": None, "fresh": False}
+
+
+def test_delivery_impact_sums_up_what_the_contract_counted() -> None:
+    said = body(run(HISTORY)[2])["delivery"]
+    impact = {n: said[n] for n in ("candidates_evaluated", "candidates_rejected", "checkpoints")}
+    assert impact == {"candidates_evaluated": 2, "candidates_rejected": 1, "checkpoints": 1}
+    assert said["recoveries"] == 1
+    off = replace(POLICY, certification=False)
+    assert body(run((*HISTORY[:8], ev.SubmitRequested()), off)[2])["delivery"]["recoveries"] == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "observed"),
+    [
+        ((HISTORY[0], ev.EscalateRequested()), "nothing"),
+        ((*HISTORY[:8], ev.EscalateRequested()), "terminal-only"),
+        ((*HISTORY[:12], ev.EscalateRequested()), "candidates"),
+    ],
+)
+def test_coverage_says_which_candidates_were_judged(
+    events: tuple[ev.Event, ...], observed: str
+) -> None:
+    said = body(run(events)[2])
+    assert said["coverage"]["observed"] == observed
+    assert ("risk.terminal-only" in said["residual_risks"]) == (observed == "terminal-only")
 
 
 def test_an_unchecked_base_submission_has_no_cover_but_its_integrity() -> None:
@@ -250,7 +308,8 @@ def test_an_accepted_state_that_failed_the_gate_carries_that_risk() -> None:
     [
         ("verdict", "REJECTED"),
         ("accepted_state_id", "worse"),
-        ("policy_sha256", "0" * 64),
+        ("identities", {}),
+        ("freshness", {"fresh": True}),
         ("residual_risks", []),
     ],
 )

@@ -12,17 +12,20 @@ from orchestrator.spec.identity import sha256_hex
 from orchestrator.store.integrity import (
     compare,
     outcome_digest,
+    record_findings,
     validate_evaluations,
     validate_matrix,
 )
 from orchestrator.store.parquet import encode_small, read_file, table_of
 from orchestrator.store.root import Root
 from orchestrator.store.schemas import TABLES
+from orchestrator.store.writer import Writer
 from tests.unit.store_support import (
     CHECKS,
     complete_run,
     digest,
     ledger_of,
+    open_root,
     small_lock,
 )
 
@@ -132,6 +135,23 @@ DAMAGE: dict[str, tuple[Callable[[Root], object], str]] = {
         "does not match receipt_sha256",
     ),
     "receipt and digest edited": (edited_receipt, "receipt: does not follow"),
+    "ledger without its last newline": (
+        lambda r: (r.record_path(FIRST) / "ledger.jsonl").write_bytes(
+            b"".join(ledger_of(FIRST))[:-1]
+        ),
+        "ledger line 3: does not end in a newline",
+    ),
+    "bytes after the last line": (
+        lambda r: (r.record_path(FIRST) / "ledger.jsonl").write_bytes(
+            b"".join(ledger_of(FIRST)) + b"x"
+        ),
+        "ledger line 4: does not end in a newline",
+    ),
+    "journal lost": (lambda r: r.journal_path(f"{FIRST}.a1").unlink(), "is missing"),
+    "journal and record differ": (
+        lambda r: r.journal_path(f"{FIRST}.a1").write_bytes(b"".join(ledger_of(FIRST)[:2])),
+        "is not what attempt",
+    ),
     "attempt lost": (lambda r: r.attempt_path(f"{FIRST}.a1").unlink(), "is not recorded"),
 }
 
@@ -148,6 +168,34 @@ def test_damage_is_found_and_named(root: Root, case: str) -> None:
     found = findings(root)
     assert any(line.startswith(f"{FIRST}: ") and message in line for line in found), found
     assert not any(line.startswith(SECOND) for line in found)
+
+
+def test_one_record_can_be_examined_alone(root: Root) -> None:
+    assert record_findings(LOCK, root, FIRST, CHECKS) == []
+    first_blob(root).unlink()
+    (found,) = record_findings(LOCK, root, FIRST, CHECKS)
+    assert f"{FIRST}: {found}" in findings(root)
+    assert record_findings(LOCK, root, SECOND, CHECKS) == []
+
+
+def test_the_statement_of_a_rollout_without_outcome_cannot_be_edited(tmp_path: Path) -> None:
+    root = open_root(tmp_path / "root", LOCK)
+    with root.writer():
+        writer = Writer(root, LOCK)
+        attempt = writer.begin_attempt(FIRST, {})
+        writer.end_attempt(attempt, "infrastructure", "node: gone")
+        writer.commit_without_outcome(FIRST, "infrastructure", "node")
+    assert record_findings(LOCK, root, FIRST, CHECKS) == []
+    receipt = root.record_path(FIRST) / "receipt.json"
+    edited = receipt.read_bytes().replace(b"node", b"disk")
+    receipt.write_bytes(edited)
+    assert len(record_findings(LOCK, root, FIRST, CHECKS)) == 2
+    rewrite(root, "rollout", "receipt_sha256", sha256_hex(edited))
+    assert record_findings(LOCK, root, FIRST, CHECKS) == [
+        "receipt.json does not say what the row says"
+    ]
+    (root.record_path(FIRST) / "ledger.jsonl").write_bytes(b" ")
+    assert "has a ledger but no outcome" in record_findings(LOCK, root, FIRST, CHECKS)
 
 
 def test_a_lost_record_leaves_its_cell_short(root: Root) -> None:

@@ -1,0 +1,37 @@
+"""The contract explored to the end: 16 arms, the base and three other trees (figures printed)."""
+
+import pytest
+
+from orchestrator.agent.budgets import Allowance
+from orchestrator.spec.study import Budgets
+from tests.property.contract_explorer import POLICIES, Explored, World, explore
+
+pytestmark = [pytest.mark.validate, pytest.mark.timeout(0)]
+
+PROTOCOL = Allowance(Budgets(), revision_cap=3)
+"""15 actions, 3 revisions, 6 visible tests (protocol §1 "budgets")."""
+
+
+@pytest.mark.parametrize(
+    ("title", "allowance", "least"),
+    [("histories of any length", None, 50_000), ("budgets of the protocol", PROTOCOL, 100_000)],
+    ids=["any-length", "protocol-budgets"],
+)
+def test_the_contract_is_explored_to_its_end(
+    title: str, allowance: Allowance | None, least: int
+) -> None:
+    """Ends only when no state is left that was not seen; raises at the first violation."""
+    found = [explore(World(policy, 3, allowance)) for policy in POLICIES]
+    print(f"\n{title}: {_figures(found)}, 0 violations")
+    assert sum(one.states for one in found) > least
+
+
+def _figures(found: list[Explored]) -> str:
+    states, transitions, ends = (
+        sum(getattr(one, name) for one in found) for name in ("states", "transitions", "ends")
+    )
+    deepest = max(one.depth for one in found)
+    return (
+        f"{len(found)} arms, {states:,} states ({ends:,} ended), {transitions:,} transitions, "
+        f"depth {deepest}"
+    )
