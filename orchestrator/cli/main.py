@@ -30,6 +30,7 @@ COMMANDS = {
     "analyze": ("inspection", "analyze"),
     "report": ("report", "report"),
     "verify": ("inspection", "verify"),
+    "conformance": ("conformance", "conformance"),
 }
 """Command -> module of this package and name in it, in the order of the help text."""
 
