@@ -57,12 +57,12 @@ class Account:
 
     def _taken(self) -> Iterator[tuple[Ran, bool]]:
         """Each execution, and whether it is the first to answer as the contract heard it."""
-        reports = (*self.state.evidence, *self.state.gate, *self.state.certifications)
-        heard = {(r.state_id, r.suite_id, r.execution_id) for r in reports}
+        state = self.state
+        reports = map(_addressed, (*state.gate, *state.certifications))
+        heard = {*map(_addressed, state.evidence), *reports}
         for ran in self.ran:
-            key = ran.state_id, ran.suite_id, ran.execution_id
-            yield ran, key in heard
-            heard.discard(key)
+            yield ran, _addressed(ran) in heard
+            heard.discard(_addressed(ran))
 
     @property
     def overrides(self) -> tuple[Decided, ...]:
@@ -175,21 +175,16 @@ def _check(account: Account) -> None:
     policy = state.policy
     if bound != (policy.base_state_id, policy.diagnostic_suite_id, policy.gate_suite_id):
         raise IntegrityError("admission ledger", "is of another policy than the contract's")
-    told = {(r.state_id, r.suite_id, r.execution_id, r.outcome) for r in account.ran}
+    told = {(*_addressed(ran), ran.outcome) for ran in account.ran}
     reports = (*state.gate, *state.certifications)
-    shown = {(r.state_id, r.suite_id, r.execution_id) for r in account.ran}
-    if not all(_report(report) in told for report in reports) or not all(
-        _envelope(envelope) in shown for envelope in state.evidence
-    ):
+    shown = {_addressed(ran) for ran in account.ran}
+    unknown = [r for r in reports if (*_addressed(r), r.outcome) not in told]
+    if unknown or not {_addressed(envelope) for envelope in state.evidence} <= shown:
         raise IntegrityError("ledger", "has evidence of which no execution is recorded")
 
 
-def _report(report: Report) -> tuple[str, str, str, str]:
-    return report.state_id, report.suite_id, report.execution_id, report.outcome
-
-
-def _envelope(envelope: Envelope) -> tuple[str, str, str]:
-    return envelope.state_id, envelope.suite_id, envelope.execution_id
+def _addressed(evidence: Envelope | Report | Ran) -> tuple[str, str, str]:
+    return evidence.state_id, evidence.suite_id, evidence.execution_id
 
 
 def _freshness(account: Account) -> dict[str, object]:

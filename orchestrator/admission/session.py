@@ -56,7 +56,8 @@ class Session:
     """``manifest`` and ``source`` are the owner's, ``root`` (new) is the broker's.
 
     ``root/worktree`` is what the agent may change; nothing else of ``root`` is for it. ``clock``
-    counts seconds. ``owner``: uid of the agent's processes, where it is not this one's. BadInput where ``root`` holds something or the source is no tree.
+    counts seconds. ``owner``: uid of the agent's processes, where it is not this one's. BadInput
+    where ``root`` holds something or the source is no tree.
     """
 
     def __init__(

@@ -94,8 +94,9 @@ def _total(fixtures: list[Result], cases: list[Result]) -> str:
 
 def _report(fixtures: list[Result], cases: list[Result]) -> dict[str, object]:
     counts = Counter(result.outcome for result in cases)
+    tally = {outcome.value: counts[outcome] for outcome in Outcome}
     return {
         "cases": [asdict(result) for result in cases],
         "fixtures": [asdict(result) for result in fixtures],
-        "total": {"cases": len(cases), **{outcome: counts[outcome] for outcome in Outcome}},
+        "total": {"cases": len(cases), **tally},
     }

@@ -112,7 +112,8 @@ class Desk:
         self.manifest.write_text(json.dumps({**stated, **changes}))
 
     def receipt(self) -> dict[str, Any]:
-        """The receipt of the closed session, after both ledgers were found to lead to it."""
+        """The receipt of the session, closed if it is open, once both ledgers lead to it."""
+        self.session.close()
         receipt.verify(self.session.root)
         body: dict[str, Any] = json.loads((self.session.root / receipt.RECEIPT).read_bytes())
         return body

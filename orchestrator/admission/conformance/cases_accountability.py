@@ -41,7 +41,6 @@ def repeated(bench: Bench) -> Observation:
     desk = bench.desk(NODE, candidates=10, repeat_limit=3)
     desk.open()
     decisions = _propose_all(desk, [desk.bad()] * 10)
-    desk.session.close()
     body = desk.receipt()
     return Observation(
         verdict={
@@ -63,7 +62,6 @@ def oscillating(bench: Bench) -> Observation:
     desk = bench.desk(PYTHON, candidates=10, repeat_limit=5, oscillation_limit=2)
     desk.open()
     decisions = _propose_all(desk, [desk.bad(number % 2) for number in range(10)])
-    desk.session.close()
     body = desk.receipt()
     return Observation(
         verdict={
@@ -110,7 +108,6 @@ def false_rejection(bench: Bench) -> Observation:
     desk = bench.desk(PYTHON, gates=[faulty, advisory])
     session = desk.open()
     decisions = _propose_all(desk, [desk.bad(), desk.good])
-    session.close()
     body = desk.receipt()
     runs = [
         {result["name"]: result["outcome"] for result in ran["results"]}

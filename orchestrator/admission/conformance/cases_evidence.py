@@ -75,7 +75,6 @@ def wrong_tree(bench: Bench) -> Observation:
     session.store.put(branch)
     desk.leave(desk.bad())
     decision = session.propose()
-    session.close()
     body = desk.receipt()
     return Observation(
         verdict={
@@ -101,7 +100,6 @@ def drifted(bench: Bench) -> Observation:
     desk.leave(desk.bad())
     decision = session.complete()
     edited, kept = tree_of(desk.bad()).state_id, session.checkpoint
-    session.close()
     body = desk.receipt()
     return Observation(
         verdict={
@@ -133,7 +131,6 @@ def other_command(bench: Bench) -> Observation:
     session = desk.open(answer)
     desk.leave(desk.bad())
     decision = session.propose()
-    session.close()
     body = desk.receipt()
     return Observation(
         verdict={"the other command's pass is STALE": decision.verdict is Verdict.STALE},

@@ -20,7 +20,7 @@ SECRET = "correct-horse-battery-staple"
 
 
 def protected(bench: Bench) -> Observation:
-    """SB013: sound changes that come with an edited test, an edited release script, or a link out."""
+    """SB013: sound changes beside an edited test, an edited release script, or a link out."""
     desk = bench.desk(NODE, protected=["ci"])
     session = desk.open()
     (test,) = [path for path in desk.good if path.startswith("tests/")]
@@ -35,7 +35,6 @@ def protected(bench: Bench) -> Observation:
         decisions.append(session.propose())
         restored.append(desk.worktree_is(desk.fixture.files))
     checkpoint = session.checkpoint
-    session.close()
     body = desk.receipt()
     return Observation(
         verdict={
@@ -63,7 +62,6 @@ def file_as_directory(bench: Bench) -> Observation:
     first = session.propose()
     desk.leave(desk.bad())
     second = session.propose()
-    session.close()
     body = desk.receipt()
     codes = [result["exit_code"] for ran in body["evidence"] for result in ran["results"]]
     return Observation(
@@ -151,7 +149,6 @@ def wall_budget(bench: Bench) -> Observation:
     slow = Agent(["sh", "-c", "sleep 2; echo late >late.txt"], {}, {})
     ended, decision = run_agent(session, desk.sandbox, slow)
     late = (session.worktree / "late.txt").exists()
-    session.close()
     body = desk.receipt()
     return Observation(
         verdict={
@@ -230,7 +227,7 @@ def _lay(desk: Desk, files: Files) -> None:
     links = {path: data for path, (mode, data) in files.items() if mode == SYMLINK}
     desk.leave({path: file for path, file in files.items() if path not in links})
     for path, target in links.items():
-        os.symlink(target, desk.session.worktree / path)
+        (desk.session.worktree / path).symlink_to(os.fsdecode(target))
 
 
 def _running(marker: str) -> list[int]:

@@ -76,7 +76,6 @@ def budget(bench: Bench) -> Observation:
         session.propose()
     desk.leave(desk.bad(1))
     end = session.propose()
-    session.close()
     body = desk.receipt()
     return Observation(
         verdict={
@@ -159,7 +158,6 @@ def completion_fails(bench: Bench) -> Observation:
     first = session.propose()
     service.write_text("down")
     decision = session.complete()
-    session.close()
     body = desk.receipt()
     return Observation(
         verdict={

@@ -19,6 +19,7 @@ from orchestrator.contract.modes import Disposition
 from orchestrator.contract.verdicts import Rule
 from orchestrator.repo.files import SYMLINK, Files
 from orchestrator.sandbox import bwrap, cgroup
+from orchestrator.sandbox.capabilities import NAMESPACES
 from orchestrator.spec.identity import digest_json
 
 
@@ -99,6 +100,13 @@ def _everything_covers(*_: object, **__: object) -> dict[str, tuple[str, ...]]:
     return dict.fromkeys(rules.LAYERS, ("assumed",))
 
 
+def _let_go(group: cgroup.Group) -> None:
+    """Leaves the processes of a group to their own devices, outside of it."""
+    for directory in group.directories:
+        for process in (directory / "cgroup.procs").read_text().split():
+            (directory.parent / "cgroup.procs").write_text(process)
+
+
 def _one(owner: Any, name: str, without: Any) -> tuple[Swap, ...]:
     return (Swap(owner, name, without),)
 
@@ -106,7 +114,7 @@ def _one(owner: Any, name: str, without: Any) -> tuple[Swap, ...]:
 ENTER_ANYWHERE = 'cd -P -- "$1" 2>/dev/null; shift; exec "$@"'
 """Enters the working directory where it can, and runs the command in any case."""
 
-SHARED_PROCESSES = tuple(flag for flag in bwrap.NAMESPACES if flag != "--unshare-pid")
+SHARED_PROCESSES = tuple(flag for flag in NAMESPACES if flag != "--unshare-pid")
 
 GUARDS: dict[str, Guard] = {
     "SB001": Guard("an execution counts once", _one(contract, "is_fresh", _always(True))),
@@ -139,7 +147,7 @@ GUARDS: dict[str, Guard] = {
         "processes end with their command",
         (
             Swap(bwrap, "NAMESPACES", SHARED_PROCESSES),
-            Swap(cgroup.Group, "empty", _always(None)),
+            Swap(cgroup.Group, "empty", _let_go),
         ),
     ),
     "SB020": Guard("the agent's time is bounded", _one(rules, "wall_left", _always(60.0))),

@@ -7,6 +7,7 @@ neither is a pass. What a case raises is its result, never the command's end.
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -78,7 +79,7 @@ def run_fixtures(bench: Bench) -> Iterator[Result]:
     """Each fixture, verified by its own toolchain through a session of its own."""
     for fixture in FIXTURES.values():
         expected = f"base and bad changes fail, the sound change passes ({fixture.toolchain})"
-        yield _observed(fixture.name, expected, fixture, "", lambda f=fixture: _verified(bench, f))
+        yield _observed(fixture.name, expected, fixture, "", partial(_verified, bench, fixture))
 
 
 def open_bench(scratch: Path) -> Bench:
