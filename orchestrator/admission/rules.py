@@ -129,6 +129,11 @@ def suite_outcome(results: Sequence[GateResult]) -> Outcome:
     return next((worst for worst in ranked if worst in outcomes), "pass")
 
 
+def was_asked(asked: str, told: str) -> bool:
+    """Evidence is of the execution that the broker asked for, not of one from another session."""
+    return told == asked
+
+
 def may_reuse(purpose: Purpose) -> bool:
     """An earlier verdict on a state may answer, but never for a completion."""
     return purpose != "certification"
@@ -196,7 +201,9 @@ def covered_layers(passed: Iterable[GateResult], contained: bool) -> dict[str, t
 
 
 def observation(boundaries: Collection[Boundary]) -> str:
-    """Whether the agent's steps were seen, or only what it left at its end."""
+    """Whether the agent's steps were seen, only what it left at its end, or no candidate at all."""
+    if not boundaries:
+        return "nothing"
     return "action-boundaries" if "action" in boundaries else "terminal-only"
 
 

@@ -5,6 +5,7 @@ transaction run the project's commands, and does with the worktree what verdict 
 never reads a claim of the agent about a tree, and keeps the checkpoint where no agent can reach.
 """
 
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,7 +86,9 @@ class Session:
 
     def _open(self, verifier: Verifier) -> None:
         identities, base = verifier.identities(), self.store.put(self._base)
-        session_id = digest_json([self.project.name, base, identities.gate_suite])
+        # No two sessions ask for one execution, so no earlier one's evidence answers this one.
+        bound = [self.project.name, base, identities.gate_suite, secrets.token_hex(16)]
+        session_id = digest_json(bound)
         opened = Opened(session_id, self.project.name, self.project.mode, base, identities)
         self._admission.append(*encode(opened))
         policy = Policy(

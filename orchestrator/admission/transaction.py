@@ -1,12 +1,14 @@
 """Drives the contract's unchanged machine for one session, with both ledgers.
 
-An event is in the ledger before its commands are carried out. A verifier whose reports the machine
-refuses twice in a row is not asked a third time: the run is then void, which never is a pass.
+An event is in the ledger before its commands are carried out. A verifier that twice in a row tells
+of another execution than the one asked for, or whose reports the machine refuses, is not asked a
+third time: the run is then void, which never is a pass.
 """
 
 from collections import deque
 from dataclasses import dataclass
 
+from orchestrator.admission import rules
 from orchestrator.admission.journal import Journal
 from orchestrator.admission.objects import ObjectStore
 from orchestrator.admission.records import Ran, encode
@@ -89,12 +91,16 @@ class Transaction:
                 refusals, refusal = refusals + 1, command.rule
             elif isinstance(command, Answer):
                 answer = command
+            elif isinstance(command, Run) and refusals == REPORTS_PER_RUN:
+                unusable, refusals = unusable or refusal, 0
+                waiting.extend(self._step(_event(command, self._void(command))))
             elif isinstance(command, Run):
-                if refusals == REPORTS_PER_RUN:
-                    unusable, refusals = unusable or refusal, 0
-                    waiting.extend(self._step(self._reported(command, self._void(command))))
+                asked, ran = self._ask(command)
+                if rules.was_asked(asked, ran.execution_id):
+                    waiting.extend(self._step(_event(command, ran)))
                 else:
-                    waiting.extend(self._step(self._reported(command, self._ask(command))))
+                    refusals, refusal = refusals + 1, Rule.EVIDENCE_REPLAYED
+                    waiting.append(command)
         return Followed(answer, unusable)
 
     def _step(self, event: Event) -> tuple[Command, ...]:
@@ -102,31 +108,38 @@ class Transaction:
         self._contract.append(*codec.encode(event))
         return commands
 
-    def _ask(self, command: Run) -> Execution:
+    def _ask(self, command: Run) -> tuple[str, Execution]:
+        """The id of the execution that was asked for, and the one that was told of."""
         files = self._store.get(command.state_id)
-        purpose, execution_id = PURPOSE_OF[type(command)], self._next_id()
-        return self._verifier.run(Request(purpose, command.state_id, files, execution_id))
+        purpose, asked = PURPOSE_OF[type(command)], self._next_id()
+        ran = self._verifier.run(Request(purpose, command.state_id, files, asked))
+        return asked, self._noted(ran)
 
     def _void(self, command: Run) -> Execution:
         """The broker's own statement that there is no evidence."""
         purpose, suite_id = PURPOSE_OF[type(command)], command.suite_id
         said = "no usable evidence"
-        return Execution(purpose, command.state_id, suite_id, self._next_id(), "void", (), said)
+        ran = Execution(purpose, command.state_id, suite_id, self._next_id(), "void", (), said)
+        return self._noted(ran)
 
     def _next_id(self) -> str:
         self._sequence += 1
         return digest_json([self._session_id, self._sequence])
 
-    def _reported(self, command: Run, ran: Execution) -> Event:
-        """The execution as the machine's event, with exactly the identities that it claims."""
-        state_id, suite_id, execution_id = ran.state_id, ran.suite_id, ran.execution_id
-        self._admission.append(
-            *encode(Ran(ran.purpose, state_id, suite_id, execution_id, ran.outcome, ran.results))
+    def _noted(self, ran: Execution) -> Execution:
+        """In the admission's ledger before the machine hears of it, whatever it then says."""
+        record = Ran(
+            ran.purpose, ran.state_id, ran.suite_id, ran.execution_id, ran.outcome, ran.results
         )
-        if isinstance(command, RunDiagnostic):
-            late = ran.outcome == "timeout"
-            return DiagnosticReported(Envelope(state_id, suite_id, execution_id, ran.payload, late))
-        report = Report(state_id, suite_id, execution_id, ran.outcome)
-        return (
-            GateReported(report) if isinstance(command, RunGate) else CertificationReported(report)
-        )
+        self._admission.append(*encode(record))
+        return ran
+
+
+def _event(command: Run, ran: Execution) -> Event:
+    """The execution as the machine's event, with exactly the identities that it claims."""
+    state_id, suite_id, execution_id = ran.state_id, ran.suite_id, ran.execution_id
+    if isinstance(command, RunDiagnostic):
+        late = ran.outcome == "timeout"
+        return DiagnosticReported(Envelope(state_id, suite_id, execution_id, ran.payload, late))
+    report = Report(state_id, suite_id, execution_id, ran.outcome)
+    return GateReported(report) if isinstance(command, RunGate) else CertificationReported(report)

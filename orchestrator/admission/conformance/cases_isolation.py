@@ -6,6 +6,7 @@ SB013, SB017 to SB020 and SB024.
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.admission.agent import Agent, run_agent
@@ -233,13 +234,8 @@ def _lay(desk: Desk, files: Files) -> None:
 def _running(marker: str) -> list[int]:
     """Processes of this machine that have the marker among their arguments."""
     found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            arguments = (
-                (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
-            )
-        except OSError:  # it ended while we looked
-            continue
-        if marker.encode() in arguments:
-            found.append(int(entry.name))
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended while we looked
+            if marker.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
     return found

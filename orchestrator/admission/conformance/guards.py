@@ -6,7 +6,7 @@ a broker without that guard would do. No other module of the project imports thi
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,10 @@ def _everything_covers(*_: object, **__: object) -> dict[str, tuple[str, ...]]:
 def _let_go(group: cgroup.Group) -> None:
     """Leaves the processes of a group to their own devices, outside of it."""
     for directory in group.directories:
-        for process in (directory / "cgroup.procs").read_text().split():
-            (directory.parent / "cgroup.procs").write_text(process)
+        while processes := (directory / "cgroup.procs").read_text().split():
+            for process in processes:
+                with suppress(ProcessLookupError):  # it ended by itself
+                    (directory.parent / "cgroup.procs").write_text(process)
 
 
 def _one(owner: Any, name: str, without: Any) -> tuple[Swap, ...]:
@@ -117,7 +119,13 @@ ENTER_ANYWHERE = 'cd -P -- "$1" 2>/dev/null; shift; exec "$@"'
 SHARED_PROCESSES = tuple(flag for flag in NAMESPACES if flag != "--unshare-pid")
 
 GUARDS: dict[str, Guard] = {
-    "SB001": Guard("an execution counts once", _one(contract, "is_fresh", _always(True))),
+    "SB001": Guard(
+        "an execution counts once, where it was asked for",
+        (
+            Swap(rules, "was_asked", _always(True)),
+            Swap(contract, "is_fresh", _always(True)),
+        ),
+    ),
     "SB002": Guard("completion is of the judged tree", _one(rules, "is_current", _always(True))),
     "SB003": Guard("evidence is of the state asked for", _one(contract, "answers", _always(True))),
     "SB004": Guard("a command's identity is all of it", _one(identities, "command_id", _named)),
