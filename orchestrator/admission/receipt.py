@@ -226,7 +226,7 @@ def _observation(account: Account) -> str:
 def _covering(account: Account) -> dict[str, tuple[str, ...]]:
     subject = account.accepted or account.state.current
     results = [r for ran in account.used if ran.state_id == subject for r in ran.results]
-    return rules.covered_layers(results, contained=True)
+    return rules.covered_layers(results)
 
 
 def _risks(account: Account) -> tuple[str, ...]:

@@ -190,11 +190,11 @@ def oscillates(attempts: Sequence[Attempt], limit: int) -> bool:
 LAYERS = ("L0", "L1", "L2", "L3")
 
 
-def covered_layers(passed: Iterable[GateResult], contained: bool) -> dict[str, tuple[str, ...]]:
+def covered_layers(results: Iterable[GateResult]) -> dict[str, tuple[str, ...]]:
     """Layer -> what covers it. L0 is the ledger's; a gate covers its own layer by passing."""
     by: dict[str, list[str]] = {layer: [] for layer in LAYERS}
-    by["L0"] = ["identity", "ledger"] if contained else []
-    for result in passed:
+    by["L0"] = ["identity", "ledger"]
+    for result in results:
         if result.binding and result.outcome == "pass" and result.name not in by[result.layer]:
             by[result.layer].append(result.name)
     return {layer: tuple(names) for layer, names in by.items()}
