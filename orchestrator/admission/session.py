@@ -37,7 +37,7 @@ from orchestrator.contract.modes import Disposition
 from orchestrator.contract.policy import Policy
 from orchestrator.contract.verdicts import VERDICT_OF, Rule, Verdict
 from orchestrator.repo.files import Files, write_directory
-from orchestrator.spec.errors import BadInput
+from orchestrator.spec.errors import BadInput, FactorialError
 from orchestrator.spec.identity import digest_json, sha256_hex
 
 
@@ -58,7 +58,8 @@ class Session:
 
     ``root/worktree`` is what the agent may change; nothing else of ``root`` is for it. ``clock``
     counts seconds. ``owner``: uid of the agent's processes, where it is not this one's. BadInput
-    where ``root`` holds something or the source is no tree.
+    where ``root`` holds something or the source is no tree. A fault of the verifier ends a session:
+    every later action raises it again, and no receipt is issued.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class Session:
         _create(root)
         self.store = ObjectStore(root / "objects")
         self._attempts: list[Attempt] = []
+        self._candidates = 0
+        self._fault: FactorialError | None = None
         self._contract = Journal(root / receipt.CONTRACT_LEDGER)
         self._admission = Journal(root / receipt.LEDGER)
         self._open(_Timed(verifier, self))
@@ -149,7 +152,7 @@ class Session:
         """Judge the worktree. ``terminal``: the agent's steps were not seen, only this end."""
         if (over := self._over()) is not None:
             return over
-        if not rules.within_budget(len(self._attempts), self.project.candidates):
+        if not rules.within_budget(self._candidates, self.project.candidates):
             return self._budget_ended("actions")
         if (files := self._candidate()) is None:
             return self._malformed("propose", AdmissionRule.UNREADABLE_TREE)
@@ -163,7 +166,10 @@ class Session:
             )
         else:
             decision = self._followed("propose", EditProposed(state_id), state_id, boundary)
-        return self._counted(decision)
+        if decision.rule != Rule.EVIDENCE_STALE_EDIT:  # not judged yet
+            self._candidates += 1
+            return self._counted(decision, state_id)
+        return decision
 
     def test(self) -> Decision:
         """Evidence on the working state."""
@@ -180,7 +186,7 @@ class Session:
             drifted = AdmissionRule.STATE_DRIFTED
             self._transaction.handle(Refused("complete", drifted))
             return self._decided("complete", drifted, rules.VERDICT_OF[drifted], state_id)
-        return self._followed("complete", SubmitRequested(), state_id)
+        return self._counted(self._followed("complete", SubmitRequested(), state_id), state_id)
 
     def escalate(self) -> Decision:
         """Give up; nothing is delivered, the checkpoint stays in the store."""
@@ -198,7 +204,9 @@ class Session:
     # ----------------------------------------------------------------------- parts
 
     def _over(self) -> Decision | None:
-        """The last word where there is nothing more to decide."""
+        """The last word where there is nothing more to decide; the fault that left none."""
+        if self._fault is not None:
+            raise self._fault
         if self.ended:
             return self.last
         return self._budget_ended("wall") if self.wall_left <= 0 else None
@@ -213,12 +221,10 @@ class Session:
         self._transaction.handle(Malformed(rule))
         return self._decided(action, rule, rules.VERDICT_OF[rule], None)
 
-    def _counted(self, decision: Decision) -> Decision:
-        """Note a judged candidate; end where the agent goes round in circles."""
-        if decision.state_id is None or decision.rule == Rule.EVIDENCE_STALE_EDIT:
-            return decision
-        self._attempts.append(Attempt(decision.state_id, decision.verdict is Verdict.ADMITTED))
-        rule = self._circle()
+    def _counted(self, decision: Decision, state_id: str) -> Decision:
+        """Note what was judged; end where the agent goes round in circles."""
+        self._attempts.append(Attempt(state_id, decision.verdict is Verdict.ADMITTED))
+        rule = None if self.ended else self._circle()
         if rule is None:
             return decision
         self._transaction.handle(EscalateRequested())
@@ -239,12 +245,20 @@ class Session:
     def _followed(
         self, action: str, event: Event, state_id: str | None, boundary: Boundary = "action"
     ) -> Decision:
-        followed = self._transaction.handle(event)
+        followed = self._handled(event)
         rule, verdict = self._verdict(followed)
         payload = ""
         if followed.answer is not None and followed.answer.envelope is not None:
             payload = followed.answer.envelope.payload
         return self._decided(action, rule, verdict, state_id, boundary, payload)
+
+    def _handled(self, event: Event) -> Followed:
+        """A run that cannot be had ends the session without a receipt: nothing has authority."""
+        try:
+            return self._transaction.handle(event)
+        except FactorialError as fault:
+            self._fault = fault
+            raise
 
     def _verdict(self, followed: Followed) -> tuple[str, Verdict]:
         """The transaction's answer, but for runs without evidence or, by policy, a verdict."""

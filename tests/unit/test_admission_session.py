@@ -14,7 +14,7 @@ from orchestrator.admission.verifier import Execution, Request
 from orchestrator.contract.modes import Disposition
 from orchestrator.contract.verdicts import Verdict
 from orchestrator.repo.files import REGULAR, Files, read_directory, tree_of
-from orchestrator.spec.errors import BadInput, IntegrityError
+from orchestrator.spec.errors import BadInput, InfrastructureFault, IntegrityError
 from tests.unit.admission_support import BASE, Judged, Place, by_content, opened, with_code
 
 GOOD, BETTER, BAD, SLOW = b"good", b"good too", b"bad", b"slow"
@@ -234,6 +234,30 @@ def test_a_verifier_that_comes_to_its_senses_is_heard(tmp_path: Path) -> None:
 
 def _again(place: Place, root: Path) -> Session:
     return Session(place.verifier.manifest, place.folder / "source", root, place.verifier)
+
+
+def test_a_completion_that_fails_again_and_again_escalates(tmp_path: Path) -> None:
+    verdicts = iter(["pass", *["fail"] * 9])
+    place = opened(tmp_path, lambda _: next(verdicts), repeat_limit=2)  # type: ignore[arg-type, return-value]
+    place.write(GOOD)
+    place.session.propose()
+    assert said(place.session.complete()) == ("REJECTED", "completion.flaky")
+    assert said(place.session.complete()) == ("ESCALATED", "admission.repeated-rejection")
+    assert place.session.checkpoint is not None
+
+
+def test_a_fault_of_the_verifier_is_no_verdict_and_leaves_no_authority(tmp_path: Path) -> None:
+    def judge(_: Files) -> str:
+        raise InfrastructureFault("engine", "gone")
+
+    place = opened(tmp_path, judge)  # type: ignore[arg-type]
+    place.write(GOOD)
+    for action in (place.session.propose, place.session.complete, place.session.close):
+        with pytest.raises(InfrastructureFault, match="gone"):
+            action()
+    assert not place.session.ended
+    with pytest.raises(IntegrityError):
+        receipt.deliver(place.session.root, tmp_path / "out")
 
 
 # --------------------------------------------------------------------------------- modes
