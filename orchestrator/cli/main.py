@@ -20,6 +20,7 @@ from orchestrator.spec.errors import FactorialError
 
 COMMANDS = {
     "doctor": ("doctor", "doctor"),
+    "conformance": ("conformance", "conformance"),
     "tasks": ("tasks", "app"),
     "power": ("power", "power"),
     "freeze": ("study", "freeze"),
@@ -30,7 +31,6 @@ COMMANDS = {
     "analyze": ("inspection", "analyze"),
     "report": ("report", "report"),
     "verify": ("inspection", "verify"),
-    "conformance": ("conformance", "conformance"),
 }
 """Command -> module of this package and name in it, in the order of the help text."""
 
