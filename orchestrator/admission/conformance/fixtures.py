@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.admission.verifier import SEARCH_PATH
 from orchestrator.repo.files import REGULAR, Files
 
 Manifest = dict[str, object]
@@ -64,22 +65,36 @@ class Fixture:
 
 def unavailable(fixture: Fixture) -> str | None:
     """Why a fixture's toolchain cannot be had here, or None."""
-    found = shutil.which(fixture.toolchain)
-    return None if found else f"{fixture.toolchain} not installed"
+    if fixture.toolchain == "python3" or shutil.which(fixture.toolchain):
+        return None  # the sandbox shows an interpreter of its own
+    return f"{fixture.toolchain} not installed"
 
 
 def _located(fixture: Fixture) -> tuple[dict[str, str], dict[str, str]]:
-    """Tools to be shown and variables to be set, where a toolchain is no single program."""
-    if fixture.toolchain != "go" or unavailable(fixture):
+    """Tools to be shown and variables to be set, where the sandbox has no toolchain by itself."""
+    found = shutil.which(fixture.toolchain)
+    if fixture.toolchain == "python3" or found is None:
         return {}, {}
+    if fixture.toolchain == "go":
+        return _located_go()
+    program = Path(found).resolve()
+    if program.is_relative_to("/usr"):
+        return {}, {}
+    home = f"/opt/{fixture.toolchain}"
+    return {home: str(program.parents[1])}, {"PATH": f"{home}/bin:{SEARCH_PATH}"}
+
+
+def _located_go() -> tuple[dict[str, str], dict[str, str]]:
+    """The Go tree. Distributions split it and link its parts: they keep their place to each other,
+    and even below /usr it has to be shown, where the sandbox hides parts of it.
+    """
     root = Path(_go_root()).resolve()
-    # Distributions split the toolchain and link its parts: they keep their place to each other.
-    tools = {f"/opt/go/lib/{root.name}": str(root)}
+    home = f"/opt/go/lib/{root.name}"
+    tools = {home: str(root)}
     sources = (root / "src").resolve().parent
     if sources != root:
         tools[f"/opt/go/share/{sources.name}"] = str(sources)
-    home = f"/opt/go/lib/{root.name}"
-    return tools, {"GOROOT": home, "PATH": f"{home}/bin:/usr/bin:/bin"}
+    return tools, {"GOROOT": home, "PATH": f"{home}/bin:{SEARCH_PATH}"}
 
 
 def _go_root() -> str:
