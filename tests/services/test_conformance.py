@@ -62,8 +62,9 @@ def test_two_runs_say_the_same_and_leave_nothing(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def told() -> list[tuple[str, str]]:
-        report = json.loads(command("conformance", "--json").out)
+        chosen = [word for id in ("SB007", "SB013", "SB016", "SB024") for word in ("--only", id)]
+        report = json.loads(command("conformance", "--json", *chosen).out)
         return [(case["id"], case["outcome"]) for case in report["cases"]]
 
-    assert told() == told()
+    assert told() == told() == [(id, "passed") for id in ("SB007", "SB013", "SB016", "SB024")]
     assert not list(tmp_path.iterdir())
