@@ -20,6 +20,7 @@ from orchestrator.spec.errors import FactorialError
 
 COMMANDS = {
     "doctor": ("doctor", "doctor"),
+    "conformance": ("conformance", "conformance"),
     "tasks": ("tasks", "app"),
     "power": ("power", "power"),
     "freeze": ("study", "freeze"),
