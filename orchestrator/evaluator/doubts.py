@@ -20,8 +20,10 @@ from orchestrator.repo.worktree import worktree
 from orchestrator.spec.identity import digest_json
 from orchestrator.spec.ports import Limits, Sandbox, SuiteName, SuiteOutcome
 
-SAMPLE: Final = 8
-"""Pass-to-pass functions that are doubted; a scan hit doubles them twice."""
+SAMPLE: Final = 4
+"""Pass-to-pass functions that are doubted (each costs a process) ..."""
+FLAGGED_SAMPLE: Final = 16
+"""... and how many where the scan has a flag."""
 DOUBTED: Final = {
     SuiteName.GATE: (True, True),
     SuiteName.FAIL_TO_PASS: (True, False),
@@ -64,7 +66,7 @@ def doubted(bundle: Bundle, suite: SuiteName, flagged: bool) -> dict[str, list[s
     bugs = {function_of(test_id) for test_id in bundle.suites[SuiteName.FAIL_TO_PASS].ids}
     guards = sorted(groups.keys() - bugs, key=lambda name: digest_json(["doubt", name]))
     with_bugs, with_guards = DOUBTED[suite]
-    size = SAMPLE * 4 if flagged else SAMPLE
+    size = FLAGGED_SAMPLE if flagged else SAMPLE
     chosen = [*(groups.keys() & bugs if with_bugs else ()), *(guards[:size] if with_guards else ())]
     return {name: groups[name] for name in sorted(chosen)}
 

@@ -47,8 +47,8 @@ class TestRun:
     that came to their end. ``messages`` (canonical, at most 400 characters) only for failed and
     error. ``finished``: pytest came to its own end and said so. ``repeated``: ids that were
     collected or reported more than once; ``unexpected``: reported but not wanted; ``malformed``:
-    what is wrong with the report, or empty. ``tampered``: rules of the watcher that were broken, and
-    by what. ``peak_memory_bytes`` is None where not measured.
+    what is wrong with the report, or empty. ``tampered``: rules of the watcher that were broken,
+    and by what. ``peak_memory_bytes`` is None where not measured.
     """
 
     __test__: ClassVar[bool] = False  # not a test class, whatever its name

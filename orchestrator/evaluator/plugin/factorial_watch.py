@@ -161,8 +161,7 @@ def library_places(own: str) -> list[str]:
 def install_hook(places: Places, tell: Tell, report: str, unwatched: Iterable[str]) -> None:
     """Watch what happens in this process, for good."""
     off = frozenset(unwatched)
-    frame_of, own = sys._getframe, os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
-    judges = _judges(places, report, own)
+    frame_of, judges = sys._getframe, _judges(places, report)
 
     def hook(event: str, args: Any) -> None:
         judge = judges.get(event)
@@ -175,7 +174,7 @@ def install_hook(places: Places, tell: Tell, report: str, unwatched: Iterable[st
     sys.addaudithook(hook)
 
 
-def _judges(places: Places, report: str, own: str) -> dict[str, Callable[[Any, Any], str]]:
+def _judges(places: Places, report: str) -> dict[str, Callable[[Any, Any], str]]:
     """Event -> which rule it breaks, given its arguments and the frame that caused it, or ''."""
 
     def only_by_tests(rule: str) -> Callable[[Any, Any], str]:
@@ -191,6 +190,8 @@ def _judges(places: Places, report: str, own: str) -> dict[str, Callable[[Any, A
         if name not in SET_BY_CODE or not isinstance(target, types.FunctionType):
             return ""
         theirs = places.kind(target.__code__.co_filename) == FOREIGN
+        if frame.f_code.co_filename == types.__file__ and frame.f_code.co_name == "coroutine":
+            return ""  # sets a flag of a function that asyncio defines
         return "" if theirs or places.origin(frame) == SEALED else "code"
 
     def foreign_call(rule: str) -> Callable[[Any, Any], str]:
@@ -207,9 +208,9 @@ def _judges(places: Places, report: str, own: str) -> dict[str, Callable[[Any, A
             path = os.fsdecode(args[0])
         except TypeError:  # a descriptor
             return ""
-        inside = (path.startswith("/proc/") and path.endswith(("/mem", "/maps"))) or "/fd/" in path
-        ours = path == report or path.startswith(own + "/")
-        return "files" if (ours or inside) and places.origin(frame) == FOREIGN else ""
+        memory = path.startswith("/proc/") and (path.endswith(("/mem", "/maps")) or "/fd/" in path)
+        touches = memory or path == report
+        return "files" if touches and places.origin(frame) == FOREIGN else ""
 
     return {
         **{event: only_by_tests(rule) for event, rule in CALLS.items()},
@@ -240,7 +241,7 @@ CTYPES = [
 
 # ------------------------------------------------------------------------------- functions
 
-CALLABLE = (types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod, property)
+METHODS = (types.FunctionType, staticmethod, classmethod, property)
 
 
 def runner_entries() -> list[Any]:
@@ -259,16 +260,19 @@ def test_entries() -> list[Any]:
 
 
 def _module_entries(module: Any, owners: tuple[str, ...]) -> list[Any]:
+    """Functions and classes that the owners define, and their methods; not what they import: a test
+    may replace ``time.perf_counter`` wherever it is.
+    """
     entries: list[Any] = []
     space = vars(module)
     for name, value in list(space.items()):
+        if str(getattr(value, "__module__", "")).split(".")[0] not in owners:
+            continue
         if isinstance(value, type):
-            entries.append((space, name, value))
-            if str(getattr(value, "__module__", "")).split(".")[0] in owners:
-                inside = vars(value)
-                own = [(inside, key, each) for key, each in inside.items()]
-                entries += [entry for entry in own if isinstance(entry[2], CALLABLE)]
-        elif isinstance(value, CALLABLE):
+            inside = vars(value)
+            own = [(inside, key, each) for key, each in inside.items()]
+            entries += [(space, name, value), *(e for e in own if isinstance(e[2], METHODS))]
+        elif isinstance(value, types.FunctionType):
             entries.append((space, name, value))
     return entries
 
