@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from orchestrator.evaluator.ground import Ground, top_module
+from orchestrator.evaluator.redaction import Redaction, redact
 from orchestrator.repo.files import Files, parents, tree_of
 from orchestrator.repo.mirror import Mirror
 from orchestrator.spec.errors import BadInput, IntegrityError
@@ -181,6 +182,15 @@ class Bundle:
     unconfirmed: tuple[str, ...] = ()
     unwatched: tuple[str, ...] = ()
     unredacted: tuple[str, ...] = ()
+
+    @cached_property
+    def redaction(self) -> Redaction:
+        """What of the sealed files a diagnostic run does without."""
+        full, shown = (
+            {function_of(test_id) for test_id in self.suites[name].ids}
+            for name in (SuiteName.FULL, SuiteName.DIAGNOSTIC)
+        )
+        return redact(self.sealed, full, shown, self.unredacted)
 
     def laid_down(self, candidate: Files, *, protected: bool = True) -> Files:
         """The candidate's production files with the suite's files laid down last.

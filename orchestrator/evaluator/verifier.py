@@ -118,6 +118,8 @@ class LocalVerifier:
     ) -> Judgement:
         """Run the suite and, for a pass that is to count, everything that doubts it."""
         files = bundle.laid_down(candidate.files, protected=self._hardening.protected)
+        if request.purpose is Purpose.DIAGNOSTIC:
+            files |= bundle.redaction.files  # gate and held-out tests are not there to be read
         watch = Watch(sorted(bundle.sealed), bundle.unwatched) if self._hardening.audit else None
         desk = Desk(self._sandbox, self._scratch, self._limits, request.wall_seconds, watch)
         with worktree(files, self._scratch) as tree:
