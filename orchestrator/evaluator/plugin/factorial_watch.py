@@ -349,7 +349,7 @@ class Checks:
         self.runner = lambda: check(runner, "runner")
         self.tests = lambda: check(tests, "tests")
         self.item = item
-        self.finders = _finder_check(say)
+        self.finders = _finder_check(places, say)
         self.freeze, self.hooks = _hook_checks(places, say)
 
 
@@ -359,16 +359,23 @@ def _of_pytest(value: Any) -> bool:
     return code is not None and code.co_filename.startswith(PYTEST)
 
 
-def _finder_check(say: Tell) -> Callable[[], None]:
-    start = frozenset(map(id, [*sys.meta_path, *sys.path_hooks]))
-    kept = [*sys.meta_path, *sys.path_hooks]  # so that no other gets an id of theirs
+def _finder_check(places: Places, say: Tell) -> Callable[[], None]:
+    """Looks for import hooks that are neither the interpreter's, nor a package's like six."""
+    kept = [*sys.meta_path, *sys.path_hooks]  # kept, so that no other gets an id of theirs
+    start = frozenset(map(id, kept))
 
     def finders() -> None:
         for finder in [*sys.meta_path, *sys.path_hooks]:
-            if id(finder) not in start and type(finder).__module__ != REWRITING:
-                say("imports", f"beside {len(kept)} finders")
+            if id(finder) not in start and _code_place(places, finder) != LIBRARY:
+                say("imports", type(finder).__name__)
 
     return finders
+
+
+def _code_place(places: Places, finder: Any) -> str:
+    find = getattr(type(finder), "find_spec", getattr(type(finder), "find_module", finder))
+    code = getattr(find, "__code__", None)
+    return FOREIGN if code is None else places.kind(code.co_filename)
 
 
 def _hook_checks(places: Places, say: Tell) -> tuple[Callable[[Any], None], Callable[[], None]]:
@@ -455,6 +462,5 @@ def watch(places: Places, report: str, unwatched: Iterable[str], tell: Tell) -> 
 
 
 PYTEST = os.path.dirname(_pytest.__file__) + "/"  # noqa: PTH120
-REWRITING = "_pytest.assertion.rewrite"
 OWN_RUN = frozenset({"runtest", "setup", "teardown", "ihook", "repr_failure", "nodeid"})
 """What an item's class decides; an item that has its own was given it."""
