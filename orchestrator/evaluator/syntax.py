@@ -14,9 +14,9 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Edit:
-    """Replaces the text of one expression."""
+    """Replaces the text of one expression or statement."""
 
-    node: ast.expr
+    node: ast.expr | ast.stmt
     text: str
 
 
@@ -55,7 +55,7 @@ def replaced(data: bytes, edits: Sequence[Edit]) -> bytes:
     return data
 
 
-def _begin(node: ast.expr, starts: Sequence[int]) -> int:
+def _begin(node: ast.expr | ast.stmt, starts: Sequence[int]) -> int:
     return starts[node.lineno - 1] + node.col_offset
 
 

@@ -64,7 +64,7 @@ def build(tasks: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     site = next((environment / "lib").glob("python*/site-packages"))
     own = Path(sys.prefix, "lib", f"python{PYTHON}", "site-packages")
-    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py.py"):
         subprocess.run(["cp", "-r", own / name, site], check=True)
     bugs, kept = ([f"{FILE}::test_{n}_{i}" for i in range(c)] for n, c in
                   (("work", BUGS), ("kept", KEPT)))  # fmt: skip

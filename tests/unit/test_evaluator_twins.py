@@ -45,12 +45,26 @@ def test_an_expected_value_is_altered_and_nothing_else(line: str) -> None:
     assert text.decode() == f"def test_a(self):\n    {ALTERED[line]}\n"
 
 
-@pytest.mark.parametrize(
-    "line", ["f()", "check(f())", "return", "with raises(BaseException): f()", "with g() as h: f()"]
-)
-def test_what_has_no_assertion_has_no_twin(line: str) -> None:
-    data = f"def test_a():\n    {line}\n".encode()
-    assert perturbed(data, {"test_a"}) == (data, frozenset())
+ENDS = {
+    "f()": "f(); assert 0",
+    "check(f(), 'é')  # c": "check(f(), 'é'); assert 0  # c",
+    "pass": "assert 0",
+    "return f()": "assert 0",
+    "f(\n        1,\n    )": "f(\n        1,\n    ); assert 0",
+    "with raises(BaseException): f()": "with raises(BaseException): f()\n    assert 0",
+    "if f():\n        g()": "if f():\n        g()\n    assert 0",
+}
+
+
+@pytest.mark.parametrize("body", ENDS)
+def test_a_function_without_assertions_fails_at_its_end(body: str) -> None:
+    text, done = perturbed(f"def test_a():\n    {body}\n\n\nx = 1\n".encode(), {"test_a"})
+    assert done == {"test_a"}
+    assert text.decode() == f"def test_a():\n    {ENDS[body]}\n\n\nx = 1\n"
+
+
+def test_a_function_on_one_line_fails_at_its_end() -> None:
+    assert perturbed(b"def test_a(): f()\n", {"test_a"})[0] == b"def test_a(): f(); assert 0\n"
 
 
 SUITE = """\
