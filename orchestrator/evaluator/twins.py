@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.evaluator.syntax import Edit, FunctionNode, parsed, replaced, test_functions
-from orchestrator.repo.files import REGULAR, Files
+from orchestrator.repo.files import SYMLINK, Files
 from orchestrator.spec.identity import digest_json
 
 UNRELATED: Final = "GeneratorExit"
@@ -51,7 +51,7 @@ def make_twins(sealed: Files, functions: Collection[str]) -> Twins:
     files: Files = {}
     made: set[str] = set()
     for path in sorted({function.partition("::")[0] for function in functions}):
-        if path not in sealed or sealed[path][0] != REGULAR or not path.endswith(".py"):
+        if path not in sealed or sealed[path][0] == SYMLINK or not path.endswith(".py"):
             continue
         names = {f.partition("::")[2] for f in functions if f.startswith(path + "::")}
         text, done = perturbed(sealed[path][1], names)

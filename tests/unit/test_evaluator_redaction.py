@@ -95,6 +95,17 @@ def test_a_method_that_the_diagnostic_inherits_stays() -> None:
     assert (found.files, found.kept) == ({}, {f"{PATH}::TestBase::test_a"})
 
 
+def test_what_only_other_suites_inherit_is_cut_where_it_is_written() -> None:
+    text = "class Base:\n    def test_a(self): 'MARKER'\n\n\nclass TestB(Base):\n    pass\n"
+    found = cut(text, {f"{PATH}::TestB::test_a"}, set())
+    assert "MARKER" not in found.files[PATH][1].decode()
+
+
+def test_a_file_that_can_be_executed_is_cut_too() -> None:
+    sealed = {PATH: (0o100755, FILE.encode())}
+    assert redact(sealed, FUNCTIONS, SHOWN).files[PATH][0] == 0o100755
+
+
 def test_a_file_that_cannot_be_read_or_is_to_stay_whole_stays_whole() -> None:
     broken = cut("def test_a(:\n", {f"{PATH}::test_a"}, set())
     assert (broken.files, broken.whole) == ({}, {PATH})
