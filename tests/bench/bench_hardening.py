@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from orchestrator.evaluator.ground import ENVIRONMENT, PYTEST_ARGUMENTS, REPO, SUITE_LIMITS, Ground
-from orchestrator.evaluator.hardening import FULL, Hardening
 from orchestrator.evaluator.replay import evaluate_state
 from orchestrator.evaluator.suites import Bundle, BundleFile, bundle_bytes, split_suites
 from orchestrator.evaluator.verifier import ADJUDICATION, LocalVerifier
@@ -121,16 +120,13 @@ def main() -> None:
         home.chmod(0o711)
         build(home / "tasks")
         scratch, sandbox = home / "scratch", BwrapSandbox(home / "sandbox")
-        for name, hardening in (("all layers", FULL), ("none", Hardening(*(False,) * 6))):
-            verifier = LocalVerifier(
-                home / "tasks", home / f"cache {name}", sandbox, scratch, hardening=hardening
-            )
-            bundle = verifier.bundle(TASK)
-            for kind, tree in (("not resolved", BASE), ("resolved", GOLD)):
-                bare = bare_seconds(bundle, sandbox, scratch, tree)
-                hard = hardened_seconds(verifier, tree, kind == "resolved")
-                print(f"{kind}, {name}: bare {bare:.1f} s, replayed {hard:.1f} s")
-                print(f"ratio {kind}, {name} {hard / bare:.2f}", flush=True)
+        verifier = LocalVerifier(home / "tasks", home / "cache", sandbox, scratch)
+        bundle = verifier.bundle(TASK)
+        for kind, tree in (("not resolved", BASE), ("resolved", GOLD)):
+            bare = bare_seconds(bundle, sandbox, scratch, tree)
+            hard = hardened_seconds(verifier, tree, kind == "resolved")
+            print(f"{kind}: bare {bare:.1f} s, replayed with hardening {hard:.1f} s")
+            print(f"ratio {kind} {hard / bare:.2f}", flush=True)
 
 
 if __name__ == "__main__":
