@@ -45,7 +45,7 @@ def prove(
     functions = {
         name: ids for suite in DOUBTED for name, ids in doubted(whole, suite, flagged=True).items()
     }
-    untwinned = {name for tree in trees for name in _passing_twins(whole, functions, tree, desk)}
+    untwinned = {name for tree in trees for name in _passing_twins(whole, functions, tree, watched)}
     return Proofs(
         untwinned=tuple(sorted(untwinned)),
         unconfirmed=_unconfirmed(whole, functions, gold, watched),

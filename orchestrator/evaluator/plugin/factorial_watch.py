@@ -112,7 +112,10 @@ class Checks:
     What is kept is held by closures, not by attributes that could be assigned.
     """
 
-    __slots__ = ("configured", "finders", "freeze", "hooks", "item", "runner", "start", "tests")
+    __slots__ = (
+        "configured", "finders", "freeze", "hooks", "item", "outcome", "runner", "start", "tests",
+    )  # fmt: skip
+    outcome: Callable[[], None]
     start: Callable[[], None]
     configured: Callable[[], None]
     runner: Callable[[], None]
@@ -136,7 +139,10 @@ class Checks:
             if name:
                 say(rule, name)
 
+        seen = [0]
+
         def item(one: Any) -> None:
+            seen[0] += 1
             if not OWN_RUN.isdisjoint(vars(one)):
                 say("runner", "an item's own methods")
 
@@ -146,6 +152,15 @@ class Checks:
                 if now is not value and _of_pytest(now):
                     runner[place] = (space, name, now)
 
+        def outcome() -> None:
+            if not seen[0]:
+                say("plugins", "the guard was taken out")
+            seen[0] = 0
+            check(runner, "runner")
+            check(tests, "tests")
+            self.hooks()
+
+        self.outcome = outcome
         self.start = lambda: runner.extend(runner_entries())
         self.configured = configured
         self.runner = lambda: check(runner, "runner")
@@ -188,8 +203,8 @@ def _hook_checks(places: Places, say: Tell) -> tuple[Callable[[Any], None], Call
         frozen[:] = [config, implementations(config)]
         for _impl, function, _plugin in frozen[1]:
             code = getattr(function, "__code__", None)
-            if code is not None and places.kind(code.co_filename) == FOREIGN:
-                say("plugins", str(code.co_name))
+            if code is None or places.kind(code.co_filename) == FOREIGN:
+                say("plugins", str(getattr(code, "co_name", type(function).__name__)))
 
     def hooks() -> None:
         if frozen and not _same(frozen[1], implementations(frozen[0])):
@@ -209,6 +224,11 @@ class Guard:
 
     def __init__(self, checks: Checks) -> None:
         self._checks = checks
+
+    @property
+    def outcome(self) -> Callable[[], None]:
+        """To be called before an outcome is written, whoever was unregistered meanwhile."""
+        return self._checks.outcome
 
     def pytest_load_initial_conftests(self) -> None:
         self._checks.start()  # before any conftest, and after pytest has changed itself
