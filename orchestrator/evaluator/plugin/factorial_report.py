@@ -17,14 +17,15 @@ import random
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import factorial_hook
 import factorial_watch
 import pytest
 
 MESSAGE_CHARS = 2000
-Write = Callable[..., None]
+if TYPE_CHECKING:  # Python 3.8 cannot subscript it
+    Write = Callable[..., None]
 
 
 def sealed_writer(path: str, key: bytes) -> Write:

@@ -14,12 +14,15 @@ import sys
 import types
 import unittest.case
 from collections.abc import Callable, Generator, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import _pytest
 import pytest
 from _pytest.config import default_plugins
-from factorial_hook import FOREIGN, LIBRARY, Places, Tell, install_hook
+from factorial_hook import FOREIGN, LIBRARY, Places, install_hook
+
+if TYPE_CHECKING:
+    from factorial_hook import Tell
 
 RUNNER = ("_pytest", "pluggy", "pytest", "factorial_hook", "factorial_watch", "__main__")
 """Modules, with all below them, whose functions must stay what they are at every moment."""
