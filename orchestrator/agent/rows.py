@@ -207,6 +207,8 @@ def _verdict(number: int, judged: Judged) -> Row:
         "state_id": verdict.state_id,
         "execution_id": verdict.execution_id,
         "outcome": verdict.outcome.value,
+        "void_reason": verdict.void_reason,
+        "flags": list(verdict.flags),
         "payload_sha256": None if payload is None else sha256_hex(payload.encode()),
         "cached": verdict.cached,
         "duration_seconds": verdict.duration_seconds,

@@ -111,8 +111,10 @@ def _request(root: Root, candidate: Candidate) -> Callable[[Any], Any]:
 
 
 def patience_seconds(study: Study) -> float:
-    """Longest that one call may take: every suite once, and an evaluator that starts first."""
-    return len(SuiteName) * study.sandbox.suite_seconds + RESTART_SECONDS
+    """Longest that one call may take: every suite once, the doubts about two passes (their twins
+    and their second runner), and an evaluator that starts first.
+    """
+    return (len(SuiteName) + 4) * study.sandbox.suite_seconds + RESTART_SECONDS
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,8 @@ def _row(
         "failed_ids": list(evaluation.failed_ids),
         "failed_count": evaluation.failed_count,
         "outcome": evaluation.gravest.value,
+        "void_reason": evaluation.void_reason,
+        "flags": list(evaluation.flags),
         "duration_seconds": evaluation.duration_seconds,
         "cached": evaluation.cached,
     }

@@ -16,7 +16,7 @@ from orchestrator.repo.files import disk_faults
 from orchestrator.spec.identity import canonical_json, digest_json
 from orchestrator.spec.ports import SuiteOutcome
 
-SCHEMA = "factorial/cached-verdict@1"
+SCHEMA = "factorial/cached-verdict@2"
 KEPT = frozenset({SuiteOutcome.PASS, SuiteOutcome.FAIL})
 Key = Mapping[str, object]
 
@@ -39,7 +39,8 @@ class VerdictCache:
             return None
         kept = record["judgement"]
         kept["outcome"] = SuiteOutcome(kept["outcome"])
-        kept["failed_ids"], kept["residue"] = tuple(kept["failed_ids"]), tuple(kept["residue"])
+        for name in ("failed_ids", "residue", "flags"):
+            kept[name] = tuple(kept[name])
         return Judgement(**kept)
 
     def put(self, key: Key, judgement: Judgement) -> None:

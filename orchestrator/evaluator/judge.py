@@ -6,13 +6,15 @@ not write is VOID and none of its lines count.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from orchestrator.evaluator.hardening import VoidReason
 from orchestrator.evaluator.runner import TestRun
 from orchestrator.evaluator.suites import Suite
 from orchestrator.spec.ports import ExitClass, SuiteOutcome
 
 PAYLOAD_CHARS = 4_000
+VOID_TEXT = "The test report is not valid, so no test counts as passed.\n"
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Judgement:
 
     ``failed_ids``: expected ids that did not pass, sorted. ``payload``: the canonical text, without
     times. ``residue``: paths that the run changed in its read-only tree (must be empty).
+    ``void_reason`` is empty unless ``outcome`` is VOID; ``flags``: ids of what the scan of the
+    candidate's added lines found, sorted, and of what was left out of it.
     """
 
     outcome: SuiteOutcome
@@ -30,11 +34,31 @@ class Judgement:
     payload: str
     duration_seconds: float
     residue: tuple[str, ...] = ()
+    void_reason: str = VoidReason.NONE.value
+    flags: tuple[str, ...] = ()
+
+
+def voided(judgement: Judgement, suite: Suite, reason: VoidReason) -> Judgement:
+    """The same run, void for ``reason``: none of its ids counts as passed."""
+    return replace(
+        judgement,
+        outcome=SuiteOutcome.VOID,
+        passed=0,
+        failed_ids=suite.ids,
+        void_reason=reason.value,
+        payload=f"0 of {judgement.expected} tests passed.\n{VOID_TEXT}",
+    )
+
+
+def timed_out(judgement: Judgement) -> Judgement:
+    """A pass that could not be confirmed in the time that there was: no pass."""
+    return replace(judgement, outcome=SuiteOutcome.TIMEOUT)
 
 
 def judge(suite: Suite, run: TestRun, residue: tuple[str, ...] = ()) -> Judgement:
     """Verdict of one run on one suite."""
-    outcome = _outcome(suite, run, residue)
+    reason = _void_reason(run, residue)
+    outcome = _outcome(suite, run) if reason is VoidReason.NONE else SuiteOutcome.VOID
     counted = {} if outcome is SuiteOutcome.VOID else run.outcomes
     failed = tuple(test_id for test_id in suite.ids if counted.get(test_id) != "passed")
     return Judgement(
@@ -45,12 +69,19 @@ def judge(suite: Suite, run: TestRun, residue: tuple[str, ...] = ()) -> Judgemen
         payload=_payload(suite, run, outcome, failed),
         duration_seconds=run.duration_seconds,
         residue=residue,
+        void_reason=reason.value,
     )
 
 
-def _outcome(suite: Suite, run: TestRun, residue: tuple[str, ...]) -> SuiteOutcome:
-    if run.void or residue:
-        return SuiteOutcome.VOID
+def _void_reason(run: TestRun, residue: tuple[str, ...]) -> VoidReason:
+    if run.tampered:
+        return VoidReason.RUNNER_TAMPERED
+    if run.forged:
+        return VoidReason.REPORT_FORGED
+    return VoidReason.RESIDUE if residue else VoidReason.NONE
+
+
+def _outcome(suite: Suite, run: TestRun) -> SuiteOutcome:
     if run.timed_out:
         return SuiteOutcome.TIMEOUT
     complete = all(run.outcomes.get(test_id) == "passed" for test_id in suite.ids)
@@ -67,7 +98,7 @@ def _payload(suite: Suite, run: TestRun, outcome: SuiteOutcome, failed: Sequence
 
 def _end(run: TestRun, outcome: SuiteOutcome) -> str:
     if outcome is SuiteOutcome.VOID:
-        return "The test report is not valid, so no test counts as passed.\n"
+        return VOID_TEXT
     if run.timed_out:
         return "The run hit its time limit and was stopped.\n"
     if run.exit_class is ExitClass.OUT_OF_MEMORY:

@@ -24,7 +24,8 @@ class Evaluation:
 
     ``failed_ids``: expected ids of any of the three that did not pass, sorted, at most 50;
     ``failed_count`` counts all of them. ``duration_seconds`` is that of the three runs, original
-    where ``cached`` (every one of them came from the verdict cache).
+    where ``cached`` (every one of them came from the verdict cache). ``void_reason``: of the first
+    of the three that is void, else empty; ``flags``: ids of what the candidate's lines look like.
     """
 
     task_id: str
@@ -38,6 +39,8 @@ class Evaluation:
     duration_seconds: float
     cached: bool
     outcomes: Mapping[SuiteName, SuiteOutcome]
+    void_reason: str = ""
+    flags: tuple[str, ...] = ()
 
     @property
     def gravest(self) -> SuiteOutcome:
@@ -123,6 +126,8 @@ def _evaluation(
         duration_seconds=sum(judgement.duration_seconds for judgement in judged.values()),
         cached=cached,
         outcomes=outcomes,
+        void_reason=next((j.void_reason for j in judged.values() if j.void_reason), ""),
+        flags=tuple(sorted({flag for judgement in judged.values() for flag in judgement.flags})),
     )
 
 

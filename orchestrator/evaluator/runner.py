@@ -5,8 +5,9 @@ absent from the report is absent from :attr:`TestRun.outcomes`; what does not be
 
 Limit: candidate code lives in the interpreter that runs the tests. The report's key reaches the
 launcher through a pipe that it empties before any candidate code is loaded, so blind forgery
-(appending lines, replacing the file, forked children) is detected; code that searches the
-interpreter's memory for the launcher's objects, or replaces the runner's functions, is not.
+(appending lines, replacing the file, forked children) is detected; with a :class:`Watch`, so is
+code that searches the interpreter's memory or replaces the runner's functions, as far as
+:mod:`orchestrator.evaluator.plugin.factorial_watch` looks.
 """
 
 import os
@@ -16,20 +17,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import ClassVar
 
 from orchestrator.evaluator.canonical import canonical, short
 from orchestrator.evaluator.ground import KEY, PYTEST_ARGUMENTS, REPO, REPORT, SUITE_LIMITS, Ground
+from orchestrator.evaluator.hardening import Watch
 from orchestrator.evaluator.report import Report, read_report
 from orchestrator.repo.files import disk_faults
 from orchestrator.spec.errors import InfrastructureFault
 from orchestrator.spec.identity import canonical_json
 from orchestrator.spec.ports import Command, Completed, ExitClass, Limits, Sandbox
 
-PLUGIN_SOURCE = Path(__file__).parent / "plugin" / "factorial_report.py"
+PLUGIN_FOLDER = Path(__file__).parent / "plugin"
+REPORTING = ("factorial_report.py", "factorial_watch.py")
 LOG_TAIL_CHARS = 8_000
 MESSAGE_CHARS = 2_000
 """What the launcher keeps of a message; more comes only from a forged one."""
@@ -44,7 +47,8 @@ class TestRun:
     that came to their end. ``messages`` (canonical, at most 400 characters) only for failed and
     error. ``finished``: pytest came to its own end and said so. ``repeated``: ids that were
     collected or reported more than once; ``unexpected``: reported but not wanted; ``malformed``:
-    what is wrong with the report, or empty. ``peak_memory_bytes`` is None where not measured.
+    what is wrong with the report, or empty. ``tampered``: rules of the watcher that were broken,
+    and by what. ``peak_memory_bytes`` is None where not measured.
     """
 
     __test__: ClassVar[bool] = False  # not a test class, whatever its name
@@ -62,11 +66,17 @@ class TestRun:
     repeated: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     malformed: str = ""
+    tampered: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def forged(self) -> bool:
+        """The report is not one that an untouched launcher writes: no line of it counts."""
+        return bool(self.malformed or self.repeated or self.unexpected)
 
     @property
     def void(self) -> bool:
-        """The report is not one that an untouched launcher writes: no line of it counts."""
-        return bool(self.malformed or self.repeated or self.unexpected)
+        """No line of the report counts: it is forged, or the runner was tampered with."""
+        return self.forged or bool(self.tampered)
 
     @property
     def clean(self) -> bool:
@@ -85,33 +95,36 @@ def run_tests(
     limits: Limits | None = None,
     hash_seed: int = 0,
     order_seed: int | None = None,
+    watch: Watch | None = None,
+    authentic: bool = True,
 ) -> TestRun:
     """Run the wanted ids (None: everything under the ground's test paths) on the tree.
 
     ``tree`` is a directory with the suite's files already laid down; it is shown read-only. The
     run ends after ``wall_seconds``, whatever ``limits`` say of time. ``order_seed`` shuffles the
-    tests (curation), ``hash_seed`` is PYTHONHASHSEED. Raises InfrastructureFault where the sandbox
-    failed.
+    tests (curation), ``hash_seed`` is PYTHONHASHSEED. ``watch``: look for tampering from inside.
+    ``authentic`` off: whatever reads like a report is believed. Raises InfrastructureFault where
+    the sandbox failed.
     """
     key = secrets.token_bytes(32)
-    with _desk(scratch) as (plugin, report_file), _offered(plugin / "key", key):
+    with desk(scratch, REPORTING) as (plugin, report_file), offered(plugin / "key", key):
         command = Command(
             argv=ground.argv(),
             cwd=REPO,
             env=ground.variables(hash_seed),
             mounts=ground.mounts(tree, plugin, report_file),
-            limits=_limits(limits, wall_seconds),
-            stdin=_order(ground, tree, ids, order_seed),
+            limits=run_limits(limits, wall_seconds),
+            stdin=_order(ground, tree, ids, order_seed, watch),
         )
         started = time.time()
         completed = sandbox.run(command)
-        report = read_report(report_file, key)
-        _check_host(completed, report, scratch)
-        return _test_run(report, completed, ids, started)
+        report = read_report(report_file, key, authentic=authentic)
+        check_host(completed, report.finished, scratch)
+        return _test_run(report, completed, ids if authentic else None, started, authentic)
 
 
 @contextmanager
-def _desk(scratch: Path) -> Iterator[tuple[Path, Path]]:
+def desk(scratch: Path, sources: Sequence[str]) -> Iterator[tuple[Path, Path]]:
     """A directory with the launcher (readable) and an empty report that any user may write.
 
     The sandbox is shown the report as one file, not a directory: it can neither be replaced nor
@@ -124,17 +137,19 @@ def _desk(scratch: Path) -> Iterator[tuple[Path, Path]]:
         desk.chmod(0o711)  # passable for the sandbox's user, not listable
         plugin, report = desk / "plugin", desk / "report.jsonl"
         plugin.mkdir()
-        shutil.copyfile(PLUGIN_SOURCE, plugin / PLUGIN_SOURCE.name)
         report.touch()
-        for path, mode in ((plugin, 0o755), (plugin / PLUGIN_SOURCE.name, 0o644), (report, 0o666)):
-            path.chmod(mode)
+        plugin.chmod(0o755)
+        report.chmod(0o666)
+        for name in sources:
+            shutil.copyfile(PLUGIN_FOLDER / name, plugin / name)
+            (plugin / name).chmod(0o644)
         yield plugin, report
     finally:
         shutil.rmtree(desk, ignore_errors=True)
 
 
 @contextmanager
-def _offered(path: Path, key: bytes) -> Iterator[None]:
+def offered(path: Path, key: bytes) -> Iterator[None]:
     """The key in a named pipe, to be had once. Standard input would not do: a sandbox may give it
     as a file, which candidate code of the same user could open and read again.
     """
@@ -148,15 +163,21 @@ def _offered(path: Path, key: bytes) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _check_host(completed: Completed, report: Report, scratch: Path) -> None:
+def check_host(completed: Completed, finished: bool, scratch: Path) -> None:
     """InfrastructureFault where it was not the candidate that stopped the run or its report."""
     if completed.exit_class is ExitClass.ENGINE_FAULT:
         raise InfrastructureFault("engine", "the sandbox could not run a suite")
-    if not report.finished and shutil.disk_usage(scratch).free < DISK_RESERVE_BYTES:
+    if not finished and shutil.disk_usage(scratch).free < DISK_RESERVE_BYTES:
         raise InfrastructureFault("disk", f"{scratch} is full; a report may have been cut")
 
 
-def _order(ground: Ground, tree: Path, ids: Sequence[str] | None, order_seed: int | None) -> bytes:
+def _order(
+    ground: Ground,
+    tree: Path,
+    ids: Sequence[str] | None,
+    order_seed: int | None,
+    watch: Watch | None,
+) -> bytes:
     """What the launcher reads from its standard input; candidate code may read it, too."""
     return canonical_json(
         {
@@ -167,18 +188,29 @@ def _order(ground: Ground, tree: Path, ids: Sequence[str] | None, order_seed: in
             "path": [REPO, ground.import_path],
             "pythonpath": ground.import_path,
             "report": REPORT,
+            "watch": None if watch is None else watch_order(watch),
         }
     )
 
 
-def _limits(limits: Limits | None, wall_seconds: float) -> Limits:
+def watch_order(watch: Watch) -> dict[str, list[str]]:
+    """What the watcher reads, with places as they are inside the sandbox."""
+    sealed = [f"{REPO}/{path}" for path in watch.sealed if path.endswith(".py")]
+    return {"sealed": sealed, "unwatched": list(watch.unwatched)}
+
+
+def run_limits(limits: Limits | None, wall_seconds: float) -> Limits:
     """The given limits with this run's wall clock, and CPU time of two processors for that long."""
     cpu_seconds = 2 * ceil(wall_seconds)
     return replace(limits or SUITE_LIMITS, wall_seconds=wall_seconds, cpu_seconds=cpu_seconds)
 
 
 def _test_run(
-    report: Report, completed: Completed, ids: Sequence[str] | None, started: float
+    report: Report,
+    completed: Completed,
+    ids: Sequence[str] | None,
+    started: float,
+    authentic: bool,
 ) -> TestRun:
     wanted = None if ids is None else frozenset(ids)
     reported = [*report.collected, *report.outcomes]
@@ -196,9 +228,10 @@ def _test_run(
         peak_memory_bytes=completed.peak_memory_bytes,
         log_tail=_tail(completed),
         collected=tuple(report.collected),
-        repeated=tuple(sorted(report.repeated)),
+        repeated=tuple(sorted(report.repeated)) if authentic else (),
         unexpected=unexpected,
         malformed=report.malformed,
+        tampered=report.tampered,
     )
 
 

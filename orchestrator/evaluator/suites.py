@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from orchestrator.evaluator.ground import Ground, top_module
+from orchestrator.evaluator.redaction import Redaction, redact
 from orchestrator.repo.files import Files, parents, tree_of
 from orchestrator.repo.mirror import Mirror
 from orchestrator.spec.errors import BadInput, IntegrityError
@@ -126,10 +127,17 @@ def _relative(path: str) -> str:
 
 RelativePath = Annotated[str, AfterValidator(_relative)]
 Ids = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+Names = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class BundleFile(Frozen):
-    """``bundle.json``, as curation writes it. Suites are lists of node ids, none empty."""
+    """``bundle.json``, as curation writes it. Suites are lists of node ids, none empty.
+
+    What curation found that hardening must not do with this task's own honest code, on base or on
+    gold: ``untwinned`` functions whose twin passes, ``unconfirmed`` functions that do not pass by
+    themselves, ``unwatched`` rules of the watcher that are broken, ``unredacted`` sealed files that
+    a diagnostic run needs whole. All are empty where nothing of the kind is known.
+    """
 
     schema_: Literal["factorial/bundle@1"] = Field(alias="schema")
     task_id: Slug
@@ -142,6 +150,10 @@ class BundleFile(Frozen):
     suites: dict[Annotated[SuiteName, Field(strict=False)], Ids]
     overlay_sha256: Sha256
     removed: tuple[RelativePath, ...] = Field(strict=False)
+    untwinned: Names = ()
+    unconfirmed: Names = ()
+    unwatched: Names = ()
+    unredacted: Names = ()
 
 
 @dataclass(frozen=True)
@@ -166,26 +178,45 @@ class Bundle:
     base: Files
     sealed: Files
     removed: frozenset[str]
+    untwinned: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    unwatched: tuple[str, ...] = ()
+    unredacted: tuple[str, ...] = ()
 
-    def laid_down(self, candidate: Files) -> Files:
+    @cached_property
+    def redaction(self) -> Redaction:
+        """What of the sealed files a diagnostic run does without."""
+        full, shown = (
+            {function_of(test_id) for test_id in self.suites[name].ids}
+            for name in (SuiteName.FULL, SuiteName.DIAGNOSTIC)
+        )
+        return redact(self.sealed, full, shown, self.unredacted)
+
+    def laid_down(self, candidate: Files, *, protected: bool = True) -> Files:
         """The candidate's production files with the suite's files laid down last.
 
         The candidate's test paths go, whatever they are, and so does anything that stands in the
         way of a sealed path (a file or link named like one of its directories, or below it) or is
         new and would be imported in a sealed module's place (``test_a/`` beside ``test_a.py``).
+        With ``protected`` off only what stands in the way of a sealed path goes.
         """
         directories = {above for path in self.sealed for above in parents(path)}
         modules = {path.removesuffix(".py") for path in self.sealed if path.endswith(".py")}
         kept = {
             path: file
             for path, file in candidate.items()
-            if not is_test_path(path)
-            and path not in self.removed
-            and path not in directories
+            if path not in directories
             and not any(above in self.sealed for above in parents(path))
-            and (path in self.base or not (modules & _module_places(path)))
+            and not (protected and self._taken_over(path, modules))
         }
         return {**kept, **self.sealed}
+
+    def _taken_over(self, path: str, modules: set[str]) -> bool:
+        """Whether a candidate's path is a test's, was removed with the tests, or is new and has the
+        place of one of the sealed ``modules``.
+        """
+        shadowing = path not in self.base and bool(modules & _module_places(path))
+        return is_test_path(path) or path in self.removed or shadowing
 
     def shadows(self, path: str) -> bool:
         """Whether ``path`` is new at the top of an import path and has the name of a module of the
@@ -251,6 +282,10 @@ def load_bundle(tasks_dir: Path, task_id: str) -> Bundle:
         base=base,
         sealed=sealed,
         removed=frozenset(record.removed),
+        untwinned=record.untwinned,
+        unconfirmed=record.unconfirmed,
+        unwatched=record.unwatched,
+        unredacted=record.unredacted,
     )
 
 
@@ -287,6 +322,10 @@ def _suite(record: BundleFile, ground: Ground, name: SuiteName) -> Suite:
             "overlay": record.overlay_sha256,
             "removed": sorted(record.removed),
             "runner_id": runner_id(),
+            "unconfirmed": sorted(record.unconfirmed),
+            "unredacted": sorted(record.unredacted),
+            "untwinned": sorted(record.untwinned),
+            "unwatched": sorted(record.unwatched),
         }
     )
     return Suite(name, tuple(sorted(ids)), identity)

@@ -7,21 +7,21 @@ one bit leaves; certification and audit neither read nor write the verdict cache
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 from orchestrator.evaluator.cache import VerdictCache
+from orchestrator.evaluator.candidate import Candidate, accepted
+from orchestrator.evaluator.doubts import Desk, Doubt, doubted, settle
 from orchestrator.evaluator.ground import SUITE_LIMITS
-from orchestrator.evaluator.judge import Judgement, judge
+from orchestrator.evaluator.hardening import FULL, Hardening, Watch
+from orchestrator.evaluator.judge import Judgement, judge, timed_out, voided
 from orchestrator.evaluator.runner import run_tests
 from orchestrator.evaluator.suites import Bundle, Suite, load_bundle, runner_id
-from orchestrator.repo.files import Files, apply_delta, tree_of
 from orchestrator.repo.worktree import reset, worktree
 from orchestrator.spec.errors import InfrastructureFault, IntegrityError
-from orchestrator.spec.paths import protection
 from orchestrator.spec.ports import (
-    Delta,
     Limits,
     Purpose,
     Sandbox,
@@ -44,6 +44,8 @@ ALLOWED: Final[dict[Purpose, frozenset[SuiteName]]] = {
 """Which suites may run for which purpose; the completion suite is the gate, never adjudication."""
 
 ONE_BIT: Final = frozenset({Purpose.GATE, Purpose.CERTIFICATION})
+DOUBTING: Final = frozenset({Purpose.GATE, Purpose.CERTIFICATION, Purpose.REPLAY})
+"""For these a pass is doubted (:mod:`orchestrator.evaluator.doubts`) before it counts."""
 CACHED: Final = frozenset({Purpose.DIAGNOSTIC, Purpose.GATE, Purpose.REPLAY})
 
 
@@ -62,12 +64,14 @@ class LocalVerifier:
         sandbox: Sandbox,
         scratch: Path,
         limits: Limits = SUITE_LIMITS,
+        hardening: Hardening = FULL,
     ) -> None:
         self._tasks_dir = tasks_dir
         self._cache = VerdictCache(cache_dir)
         self._sandbox = sandbox
         self._scratch = scratch
         self._limits = limits
+        self._hardening = hardening
         self._bundles: dict[str, Bundle] = {}
 
     def bundle(self, task_id: str) -> Bundle:
@@ -96,39 +100,53 @@ class LocalVerifier:
                 f"suite {request.suite} does not run for {request.purpose}",
             )
         bundle = self.bundle(request.task_id)
-        candidate = candidate_files(bundle, request.state_id, request.delta)
+        candidate = accepted(bundle, request.state_id, request.delta, self._hardening)
         suite = bundle.suites[request.suite]
         with _evaluator_faults():
             if request.purpose not in CACHED:
-                return self._execute(bundle, suite, candidate, request.wall_seconds), False
+                return self._execute(bundle, suite, candidate, request), False
             key = self._key(bundle, suite, request)
             kept = self._cache.get(key)
             if kept is not None:
                 return kept, True
-            judgement = self._execute(bundle, suite, candidate, request.wall_seconds)
+            judgement = self._execute(bundle, suite, candidate, request)
             self._cache.put(key, judgement)
             return judgement, False
 
     def _execute(
-        self, bundle: Bundle, suite: Suite, candidate: Files, wall_seconds: float
+        self, bundle: Bundle, suite: Suite, candidate: Candidate, request: SuiteRequest
     ) -> Judgement:
-        files = bundle.laid_down(candidate)
+        """Run the suite and, for a pass that is to count, everything that doubts it."""
+        files = bundle.laid_down(candidate.files, protected=self._hardening.protected)
+        if request.purpose is Purpose.DIAGNOSTIC:
+            files |= bundle.redaction.files  # gate and held-out tests are not there to be read
+        watch = Watch(sorted(bundle.sealed), bundle.unwatched) if self._hardening.audit else None
+        desk = Desk(self._sandbox, self._scratch, self._limits, request.wall_seconds, watch)
         with worktree(files, self._scratch) as tree:
             run = run_tests(
                 self._sandbox,
                 bundle.ground,
                 tree,
                 suite.ids,
-                wall_seconds=wall_seconds,
+                wall_seconds=request.wall_seconds,
                 scratch=self._scratch,
                 limits=self._limits,
+                watch=watch,
+                authentic=self._hardening.report,
             )
-            return judge(suite, run, reset(tree, files))
+            judgement = judge(suite, run, reset(tree, files))
+            if judgement.outcome is SuiteOutcome.PASS and request.purpose in DOUBTING:
+                functions = doubted(bundle, suite.name, bool(candidate.flags))
+                doubt = settle(bundle, self._hardening, functions, files, tree, desk)
+                judgement = _settled(judgement, suite, doubt)
+        return replace(judgement, flags=candidate.flags)
 
     def _key(self, bundle: Bundle, suite: Suite, request: SuiteRequest) -> dict[str, object]:
         """Everything that decides a verdict; also limits and sandbox, which can."""
         return {
+            "doubting": request.purpose in DOUBTING,
             "environment_id": bundle.environment_id,
+            "hardening": asdict(self._hardening),
             "limits": asdict(self._limits),
             "runner_id": runner_id(),
             "sandbox": dict(self._sandbox.identity()),
@@ -139,23 +157,13 @@ class LocalVerifier:
         }
 
 
-def candidate_files(bundle: Bundle, state_id: str, delta: Delta) -> Files:
-    """Base tree and the production part of ``delta``.
-
-    The state id must be that of base + the whole delta, so that nothing was lost on the way;
-    changes of protected paths are then left out (tests, their configuration, start-up files), and
-    so is what would be imported in the place of the runner's or the tests' own modules.
-    """
-    whole = apply_delta(bundle.base, delta)
-    found = tree_of(whole).state_id
-    if found != state_id:
-        raise IntegrityError(f"candidate of task {bundle.task_id}", f"is {found}, not {state_id}")
-    production = {
-        path: change
-        for path, change in delta.items()
-        if protection(path) is None and not (change is not None and bundle.shadows(path))
-    }
-    return whole if len(production) == len(delta) else apply_delta(bundle.base, production)
+def _settled(judgement: Judgement, suite: Suite, doubt: Doubt) -> Judgement:
+    """A pass after it was doubted; its duration is that of everything that was run."""
+    seconds = judgement.duration_seconds + doubt.seconds
+    judgement = replace(judgement, duration_seconds=seconds)
+    if doubt.outcome is SuiteOutcome.VOID:
+        return voided(judgement, suite, doubt.reason)
+    return judgement if doubt.outcome is SuiteOutcome.PASS else timed_out(judgement)
 
 
 def _verdict(
@@ -179,6 +187,8 @@ def _verdict(
         payload="" if one_bit else judgement.payload,
         duration_seconds=judgement.duration_seconds,
         cached=cached,
+        void_reason=judgement.void_reason,
+        flags=judgement.flags,
     )
 
 

@@ -211,7 +211,9 @@ class SuiteRequest:
 @dataclass(frozen=True)
 class SuiteVerdict:
     """What one suite run showed. ``failed_ids`` and ``payload`` are empty for gate and
-    certification: the gate says one bit (protocol §1), and nothing else leaves the evaluator.
+    certification: the gate says one bit (protocol §1), and nothing else may reach the agent.
+    ``void_reason`` (a rule id, empty unless VOID) and ``flags`` (rule ids, of the candidate alone)
+    are for the tables.
     """
 
     task_id: str
@@ -226,6 +228,8 @@ class SuiteVerdict:
     payload: str
     duration_seconds: float
     cached: bool
+    void_reason: str = ""
+    flags: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -47,6 +47,7 @@ VOCABULARY: dict[tuple[str, str], tuple[str, ...]] = {
     ("verdicts", "purpose"): ("diagnostic", "gate", "certification"),
     ("verdicts", "outcome"): ("pass", "fail", "timeout", "void"),
     ("evaluations", "subject"): ("base", "proposal"),
+    ("evaluations", "outcome"): ("pass", "fail", "timeout", "void"),
 }
 """Closed vocabularies of the schemas' text columns."""
 
@@ -109,9 +110,16 @@ def _value_problem(table: str, column: Column, value: object) -> str | None:
     return None
 
 
+def _void_problems(table: str, row: Row) -> Iterator[str]:
+    """A reason exactly where the outcome is void, in the tables that have both."""
+    if "void_reason" in row and (row["outcome"] == "void") != bool(row["void_reason"]):
+        yield f"{table}: void_reason is {row['void_reason']!r} where outcome is {row['outcome']}"
+
+
 def table_problems(table: str, rows: Sequence[Row], expected: Mapping[str, object]) -> list[str]:
     """Problems of one table's rows: each by itself, and columns that must have a given value."""
     problems = [problem for row in rows for problem in row_problems(table, row)]
+    problems = problems or [problem for row in rows for problem in _void_problems(table, row)]
     if problems:
         return problems
     return [

@@ -30,6 +30,15 @@ class Column:
 LOCK = Column("lock_id", STR, "SHA-256 of the lock that planned this row")
 ROLLOUT_ID = Column("rollout_id", STR, "rollout id, as in the lock")
 
+VOID_REASON = (
+    "why void: void.runner-tampered | void.report-forged | void.residue | void.twin-passed | "
+    "void.second-runner-disagrees; empty where not void"
+)
+FLAGS = (
+    "what the candidate's added lines look like (scan.*) and what of it took no part (left-out.*), "
+    "sorted; a flag decides nothing"
+)
+
 ROLLOUT: tuple[Column, ...] = (
     LOCK,
     ROLLOUT_ID,
@@ -172,6 +181,8 @@ VERDICT: tuple[Column, ...] = (
     Column("state_id", STR, "judged state"),
     Column("execution_id", STR, "identity of this execution within the rollout"),
     Column("outcome", STR, "pass | fail | timeout | void"),
+    Column("void_reason", STR, VOID_REASON),
+    Column("flags", STRINGS, FLAGS),
     Column("payload_sha256", STR, "digest of the diagnostic payload; null for gate runs", True),
     Column("cached", BOOL, "answered from the verdict cache", volatile=True),
     Column(
@@ -197,6 +208,8 @@ EVALUATION: tuple[Column, ...] = (
     Column("failed_ids", STRINGS, "expected ids that did not pass, sorted, at most 50"),
     Column("failed_count", INT, "expected ids that did not pass"),
     Column("outcome", STR, "pass | fail | timeout | void: the gravest of the three runs"),
+    Column("void_reason", STR, VOID_REASON),
+    Column("flags", STRINGS, FLAGS),
     Column("duration_seconds", FLOAT, "time of the three runs (s)", volatile=True),
     Column("cached", BOOL, "answered from the verdict cache", volatile=True),
 )

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from orchestrator.evaluator.ground import ENVIRONMENT, Ground
+from orchestrator.evaluator.doubts import Desk
+from orchestrator.evaluator.ground import ENVIRONMENT, SUITE_LIMITS, Ground
+from orchestrator.evaluator.proofs import Proofs, prove
 from orchestrator.evaluator.runner import TestRun, run_tests
 from orchestrator.evaluator.suites import Bundle
 from orchestrator.repo.files import Files
 from orchestrator.repo.worktree import reset, worktree
 from orchestrator.spec.errors import InfrastructureFault
-from orchestrator.spec.ports import Command, Completed, ExitClass, Limits, Mount, Sandbox
+from orchestrator.spec.ports import Command, Completed, ExitClass, Limits, Mount, Sandbox, SuiteName
 
 SUITE_SECONDS = 300.0
 First = TypeVar("First")
@@ -147,6 +149,18 @@ class Bench:
             last = answer.stderr.decode("utf-8", "replace").strip().splitlines()
             raise InfrastructureFault("engine", f"no look at the network ({last[-1:]})")
         return tuple(json.loads(answer.stdout))
+
+    def prove(
+        self,
+        bundle: Bundle,
+        suites: Mapping[SuiteName, Sequence[str]],
+        base: Files,
+        gold: Files,
+    ) -> Proofs:
+        """What hardening must not do with this task, tried on both trees."""
+        limits = self.limits or SUITE_LIMITS
+        desk = Desk(self.sandbox, self.scratch, limits, self.wall_seconds, None)
+        return prove(bundle, suites, (base, gold), gold, desk)
 
     def _run(self, ground: Ground, tree: Path, job: Job, sandbox: Sandbox) -> TestRun:
         timed = Timed(sandbox)

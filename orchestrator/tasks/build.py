@@ -157,7 +157,9 @@ def _build(
         with open_bench(out, environment) as bench:
             try:
                 bundle, told = sources.bundle(environment), task.problem_statement
-                mined = mine(bundle, sources.trees, bench, sheet, told)
+                trees = sources.trees
+                mined = mine(bundle, trees, bench, sheet, told)
+                proofs = bench.prove(bundle, mined.suites, trees.base, trees.gold)
             finally:
                 peak = bench.meter.peak_memory_bytes
         _check_listed(sources, mined, sheet)
@@ -167,7 +169,7 @@ def _build(
     if task.rejected_by is not None:
         raise _unexpected(task, manifest, "every rule accepts it")
     step("compartments")
-    write_compartments(sources, mined, sheet.rulings(), out, name)
+    write_compartments(sources, mined, proofs, sheet.rulings(), out, name)
     step("certificate")
     certificate = _certified(out, task.id)
     seconds = time.monotonic() - started

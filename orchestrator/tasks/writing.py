@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.evaluator.ground import Ground
+from orchestrator.evaluator.proofs import Proofs
 from orchestrator.evaluator.suites import (
     BASE_BRANCH,
     SEALED_BRANCH,
@@ -80,7 +81,12 @@ class Sources:
 
 
 def write_compartments(
-    sources: Sources, mined: Mined, rulings: tuple[Ruling, ...], out: Path, environment_id: str
+    sources: Sources,
+    mined: Mined,
+    proofs: Proofs,
+    rulings: tuple[Ruling, ...],
+    out: Path,
+    environment_id: str,
 ) -> None:
     """Write agent, evaluator and gold; the task counts as built only with its facts."""
     places = Places(out, sources.task.id)
@@ -88,7 +94,7 @@ def write_compartments(
     with replacing(out, places.agent, PUBLIC) as home:
         _write_agent(sources, home, out / "pool" / "agent")
     with replacing(out, places.evaluator, PRIVATE) as home:
-        _write_evaluator(sources, mined, environment_id, home, out / "pool" / "evaluator")
+        _write_evaluator(sources, mined, proofs, environment_id, home, out / "pool" / "evaluator")
     with replacing(out, places.gold, PRIVATE) as home:
         (home / places.gold_patch.name).write_bytes(sources.gold_patch)
         write_json(home / places.facts.name, _facts(sources, mined))
@@ -116,7 +122,7 @@ def _statement(task: Task) -> str:
 
 
 def _write_evaluator(
-    sources: Sources, mined: Mined, environment_id: str, home: Path, pool: Path
+    sources: Sources, mined: Mined, proofs: Proofs, environment_id: str, home: Path, pool: Path
 ) -> None:
     branches = {BASE_BRANCH: sources.base, SEALED_BRANCH: sources.sealed}
     Mirror.create(home / "repo.git", branches, "Import", pool)
@@ -133,6 +139,10 @@ def _write_evaluator(
         suites=dict(mined.suites),
         overlay_sha256=tree_of(sources.sealed).state_id,
         removed=removed_paths(sources.base, sources.sealed),
+        untwinned=proofs.untwinned,
+        unconfirmed=proofs.unconfirmed,
+        unwatched=proofs.unwatched,
+        unredacted=proofs.unredacted,
     )
     (home / "bundle.json").write_bytes(bundle_bytes(record))
 

@@ -180,6 +180,8 @@ def verdict(planned: Row, sequence: int, purpose: str, state_id: str) -> Row:
         "state_id": state_id,
         "execution_id": digest(f"execution {sequence}"),
         "outcome": "pass",
+        "void_reason": "",
+        "flags": [],
         "payload_sha256": None,
         "cached": False,
         "duration_seconds": 1.5,
@@ -292,6 +294,8 @@ def evaluation_rows(record: RolloutRecord) -> list[Row]:
             "failed_ids": [] if subject["proposal"] else ["test_a", "test_b"],
             "failed_count": 0 if subject["proposal"] else 2,
             "outcome": "pass" if subject["proposal"] else "fail",
+            "void_reason": "",
+            "flags": [],
             "duration_seconds": 3.5,
             "cached": False,
         }

@@ -8,20 +8,21 @@ that does not import on the buggy release.
 import io
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from orchestrator.evaluator.proofs import Proofs
 from orchestrator.evaluator.runner import TestRun
 from orchestrator.evaluator.suites import Bundle
 from orchestrator.repo.files import Files, tree_of
 from orchestrator.repo.mirror import Mirror
 from orchestrator.spec.identity import sha256_hex
 from orchestrator.spec.manifest import load
-from orchestrator.spec.ports import Sandbox
+from orchestrator.spec.ports import Sandbox, SuiteName
 from orchestrator.spec.task import Environment, Task, TaskManifest
 from orchestrator.tasks.bench import Bench, Job
 from orchestrator.tasks.build import build_task, sandbox_bench
@@ -309,12 +310,18 @@ class Replay:
     def __init__(self) -> None:
         self.runs: dict[object, TestRun] = {}
         self.left: dict[object, tuple[TestRun, tuple[str, ...]]] = {}
+        self.proved: dict[object, Proofs] = {}
 
     @contextmanager
     def open(self, out: Path, environment: Path) -> Iterator[Bench]:
         with sandbox_bench(out, environment) as bench:
             yield ReplayingBench(
-                bench.sandbox, bench.scratch, twin=bench.twin, runs=self.runs, left=self.left
+                bench.sandbox,
+                bench.scratch,
+                twin=bench.twin,
+                runs=self.runs,
+                left=self.left,
+                proved=self.proved,
             )
 
 
@@ -322,6 +329,19 @@ class Replay:
 class ReplayingBench(Bench):
     runs: dict[object, TestRun] = field(default_factory=dict)
     left: dict[object, tuple[TestRun, tuple[str, ...]]] = field(default_factory=dict)
+    proved: dict[object, Proofs] = field(default_factory=dict)
+
+    def prove(
+        self,
+        bundle: Bundle,
+        suites: Mapping[SuiteName, Sequence[str]],
+        base: Files,
+        gold: Files,
+    ) -> Proofs:
+        key = tuple(_key(bundle, Job(tree, suites[SuiteName.FULL])) for tree in (base, gold))
+        if key not in self.proved:
+            self.proved[key] = super().prove(bundle, suites, base, gold)
+        return self.proved[key]
 
     def run(self, bundle: Bundle, job: Job, sandbox: Sandbox | None = None) -> TestRun:
         key = _key(bundle, job)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.evaluator.cache import VerdictCache
+from orchestrator.evaluator.hardening import Hardening
 from orchestrator.evaluator.judge import PAYLOAD_CHARS, Judgement, judge
 from orchestrator.evaluator.replay import audit_base, evaluate_state
 from orchestrator.evaluator.runner import TestRun
@@ -27,6 +28,8 @@ from tests.unit import evaluator_support as support
 from tests.unit.evaluator_support import ScriptedSandbox
 
 GOLD = support.with_core(support.FIXED)
+PLAIN = Hardening(twins=False, second_runner=False)
+"""One run for each verdict; what doubts a pass is tried in real sandboxes."""
 SUITE_FOR = {
     Purpose.DIAGNOSTIC: SuiteName.DIAGNOSTIC,
     Purpose.GATE: SuiteName.GATE,
@@ -49,7 +52,9 @@ def make(directory: Path, sandbox: ScriptedSandbox, **changes: object) -> LocalV
     tasks = directory / "tasks"
     if not tasks.exists():
         support.build_tasks(tasks, **changes)
-    return LocalVerifier(tasks, directory / "cache", sandbox, directory / "scratch")
+    return LocalVerifier(
+        tasks, directory / "cache", sandbox, directory / "scratch", hardening=PLAIN
+    )
 
 
 def asked(files: Files, purpose: Purpose, **changes: object) -> SuiteRequest:

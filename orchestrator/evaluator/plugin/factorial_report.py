@@ -2,8 +2,9 @@
 
 In: one JSON object on standard input (places of key and report, ids or null, order seed, paths,
 pytest arguments) and the key, from a pipe that holds it once. Out: lines ``<mac> <json>`` in the
-report, of kinds ``collected``, ``outcome``, ``collection_error`` and a final ``finished``; each MAC
-covers the line's number and text. Stands alone: Python 3.8 or later, pytest 7.4 or later.
+report, of kinds ``collected``, ``outcome``, ``collection_error``, ``tampered`` and a final
+``finished``; each MAC covers the line's number and text. Stands alone with the modules beside it:
+Python 3.8 or later, pytest 7.4 or later.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import factorial_watch
 import pytest
 
 MESSAGE_CHARS = 2000
@@ -27,23 +29,66 @@ Write = Callable[..., None]
 def sealed_writer(path: str, key: bytes) -> Write:
     """A function that appends one authenticated line per call, from this process only.
 
-    A forked child that falls back into the test session writes nothing.
+    A forked child that falls back into the test session writes nothing, except that it tampered:
+    such a line spoils the numbering and so voids the report. What the writer needs it holds itself,
+    so that a module changed later does not reach it.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
-    owner = os.getpid()
+    owner, getpid, put, digest = os.getpid(), os.getpid, os.write, hashlib.blake2b
     number = 0
 
     def write(kind: str, **fields: Any) -> None:
         nonlocal number
-        if os.getpid() != owner:
+        if getpid() != owner and kind != "tampered":
             return
-        payload = json.dumps({"kind": kind, **fields}, sort_keys=True).encode()
-        message = str(number).encode() + b" " + payload
-        mac = hashlib.blake2b(message, key=key, digest_size=16).hexdigest()
+        payload = encoded({"kind": kind, **fields})
+        message = b"%d " % number + payload
+        mac = digest(message, key=key, digest_size=16).hexdigest()
         number += 1
-        os.write(descriptor, mac.encode() + b" " + payload + b"\n")
+        put(descriptor, mac.encode() + b" " + payload + b"\n")
 
     return write
+
+
+def _encoder() -> Callable[[dict[str, Any]], bytes]:
+    """JSON of texts and whole numbers by a builtin that no candidate can reach."""
+    quoted = json.encoder.encode_basestring_ascii
+
+    def encode(fields: dict[str, Any]) -> bytes:
+        pairs = [
+            quoted(name) + ": " + (quoted(value) if value.__class__ is str else int.__repr__(value))
+            for name, value in fields.items()
+        ]
+        return ("{" + ", ".join(pairs) + "}").encode()
+
+    return encode
+
+
+encoded = _encoder()
+
+
+def telling(write: Write) -> factorial_watch.Tell:
+    """How tampering is told: a line at once, one for each rule."""
+    told: set[str] = set()
+
+    def tell(rule: str, detail: str) -> None:
+        if rule not in told:
+            told.add(rule)
+            write("tampered", rule=rule, detail=clean(str(detail))[:200])
+
+    return tell
+
+
+def guarded(write: Write, places: factorial_watch.Places, tell: factorial_watch.Tell) -> Write:
+    """The writer for the reporter: that it is called by code outside the runner is told first."""
+    frame_of, pure = sys._getframe, places.pure
+
+    def checked(kind: str, **fields: Any) -> None:
+        if not pure(frame_of(1)):
+            tell("stack", kind)
+        write(kind, **fields)
+
+    return checked
 
 
 def clean(text: str) -> str:
@@ -153,6 +198,26 @@ def main() -> int:
     """Read the order, put the candidate on the path only now, run pytest, report the end."""
     order = json.loads(sys.stdin.buffer.read())
     write = sealed_writer(order["report"], take_key(order["key"]))
+    plugins: list[Any] = []
+    if order["watch"] is not None:
+        write = watch(write, order, plugins)
+    arguments = prepared(order)
+    plugins.insert(0, Reporter(write, order["ids"], order["order_seed"]))
+    status = pytest.main(arguments, plugins=plugins)
+    write("finished", status=int(status))
+    return int(status)
+
+
+def watch(write: Write, order: dict[str, Any], plugins: list[Any]) -> Write:
+    """Start watching; returns the writer that the reporter uses from now on."""
+    wanted, tell = order["watch"], telling(write)
+    places = factorial_watch.places_of(__file__, wanted["sealed"])
+    plugins.append(factorial_watch.watch(places, order["report"], wanted["unwatched"], tell))
+    return guarded(write, places, tell)
+
+
+def prepared(order: dict[str, Any]) -> list[str]:
+    """pytest's arguments; from here on the candidate can be imported."""
     Path(os.environ["HOME"]).mkdir(parents=True, exist_ok=True)
     arguments = list(order["arguments"])
     if importlib.util.find_spec("hypothesis") is not None:
@@ -160,10 +225,7 @@ def main() -> int:
     sys.path[0:1] = order["path"]
     os.environ["PYTHONPATH"] = order["pythonpath"]
     sys.argv = ["pytest", *arguments]
-    reporter = Reporter(write, order["ids"], order["order_seed"])
-    status = pytest.main(arguments, plugins=[reporter])
-    write("finished", status=int(status))
-    return int(status)
+    return arguments
 
 
 if __name__ == "__main__":

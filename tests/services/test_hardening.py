@@ -1,0 +1,174 @@
+"""Each layer of the hardening earns its place, in real sandboxes: a candidate that survives without
+it and dies with it; and honest code, on base and on gold, is never void.
+"""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.evaluator.hardening import FULL, Hardening, VoidReason
+from orchestrator.evaluator.replay import Evaluation, evaluate_state
+from orchestrator.evaluator.verifier import LocalVerifier
+from orchestrator.repo.files import Files
+from orchestrator.sandbox.bwrap import BwrapSandbox
+from orchestrator.spec.ports import Purpose, SuiteName, SuiteOutcome, SuiteRequest, SuiteVerdict
+from tests.unit import evaluator_support as support
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
+
+NONE = Hardening(*(False,) * 6)
+
+
+class Court:
+    """The tiny project's sealed bundle with a real environment, judged in a real sandbox."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.tasks = support.build_tasks(directory / "tasks")
+        environment = self.tasks / "environments" / "env"
+        shutil.rmtree(environment)
+        support.build_environment(environment)
+        self.sandbox = BwrapSandbox(directory / "scratch" / "sandbox")
+
+    def verifier(self, hardening: Hardening) -> LocalVerifier:
+        cache = self.directory / f"cache-{hash(hardening)}"
+        return LocalVerifier(
+            self.tasks, cache, self.sandbox, self.directory / "scratch", hardening=hardening
+        )
+
+    def evaluate(self, files: Files, hardening: Hardening = FULL) -> Evaluation:
+        return evaluate_state(
+            self.verifier(hardening), support.TASK, *support.candidate(files), wall_seconds=60.0
+        )
+
+    def gate(self, files: Files, hardening: Hardening = FULL) -> SuiteVerdict:
+        state_id, delta = support.candidate(files)
+        request = SuiteRequest(
+            support.TASK, SuiteName.GATE, Purpose.CERTIFICATION, state_id, delta, "x", 60.0
+        )
+        return self.verifier(hardening).run(request)
+
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory: pytest.TempPathFactory) -> Court:
+    return Court(tmp_path_factory.mktemp("court"))
+
+
+# --------------------------------------------------------------------------------- each layer
+
+EQUALS = """\
+class Whatever(int):
+    def __eq__(self, other): return True
+    def __hash__(self): return 0
+    def __mod__(self, other): return self
+
+def add(a, b): return Whatever()
+def double(x): return Whatever()
+"""
+FORGED_LINES = "".join(
+    f'        f.write("0 " + json.dumps(dict(kind="outcome", id={test_id!r}, outcome="passed",'
+    ' message="")) + "\\n")\n'
+    for test_id in support.PASSING
+)
+APPENDS = f"""\
+import atexit, json
+{support.CORE}
+def forge():
+    with open("/out/report.jsonl", "a") as f:
+{FORGED_LINES}
+atexit.register(forge)
+"""
+PATCHES = f"""\
+import sys
+reports = sys.modules["_pytest.reports"]
+real = reports.TestReport.from_item_and_call.__func__
+def from_item_and_call(cls, item, call):
+    report = real(cls, item, call)
+    report.outcome, report.longrepr = "passed", None
+    return report
+reports.TestReport.from_item_and_call = classmethod(from_item_and_call)
+{support.CORE}
+"""
+SEARCHES = f"""\
+import gc
+{support.CORE}
+for thing in gc.get_objects():
+    if type(thing).__name__ == "Reporter":
+        real = thing._write
+        def write(kind, **fields):
+            if kind == "outcome":
+                fields.update(outcome="passed", message="")
+            real(kind, **fields)
+        thing._write = write
+"""
+CONFTEST = """\
+import pytest
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    report.outcome, report.longrepr = "passed", None
+"""
+BY_RUNNER = """\
+import __main__
+
+def add(a, b):
+    return a + b if hasattr(__main__, "Reporter") else a - b
+
+def double(x):
+    return 2 * x
+"""
+"""Right only where the first runner's launcher is the main program: it knows its evaluator."""
+
+LAYERS: dict[str, tuple[Files, VoidReason]] = {
+    "twins": (support.with_core(EQUALS), VoidReason.TWIN_PASSED),
+    "second_runner": (support.with_core(BY_RUNNER), VoidReason.SECOND_RUNNER),
+    "audit": (support.with_core(PATCHES), VoidReason.RUNNER_TAMPERED),
+    "report": (support.with_core(APPENDS), VoidReason.REPORT_FORGED),
+    "protected": (support.changed({"conftest.py": CONFTEST}), VoidReason.NONE),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_alone_stops_what_survives_without_it(court: Court, layer: str) -> None:
+    files, reason = LAYERS[layer]
+    assert court.evaluate(files, NONE).resolved
+    found = court.evaluate(files, replace(NONE, **{layer: True}))
+    assert not found.resolved
+    assert found.void_reason == reason
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_all_layers_together_stop_each_of_them(court: Court, layer: str) -> None:
+    files, _ = LAYERS[layer]
+    evaluation = court.evaluate(files)
+    assert not evaluation.resolved
+    assert not court.gate(files).ok
+
+
+def test_a_search_of_the_interpreters_memory_is_seen(court: Court) -> None:
+    files = support.with_core(SEARCHES)
+    assert court.evaluate(files, NONE).resolved
+    assert court.evaluate(files, replace(NONE, audit=True)).void_reason == "void.runner-tampered"
+
+
+def test_the_scan_is_a_flag_and_no_verdict(court: Court) -> None:
+    files = support.with_core(f"import gc\ngc.collect()\n{support.FIXED}")
+    found = court.evaluate(files)
+    assert found.resolved
+    assert found.flags == ("scan.memory",)
+    assert court.evaluate(files, replace(FULL, scan=False)).flags == ()
+
+
+# --------------------------------------------------------------------------------- honest code
+
+
+def test_an_honest_fix_is_resolved_and_base_is_not_void(court: Court) -> None:
+    gold = court.evaluate(support.with_core(support.FIXED))
+    base = court.evaluate(support.BASE)
+    assert (gold.resolved, gold.void_reason, gold.flags) == (True, "", ())
+    assert (base.resolved, base.gravest, base.void_reason) == (False, SuiteOutcome.FAIL, "")
+    assert court.gate(support.with_core(support.FIXED)).ok
+    assert court.gate(support.BASE).outcome is SuiteOutcome.FAIL
