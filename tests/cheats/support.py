@@ -6,25 +6,37 @@ without defences show what it is worth (``beats``): pytest's exit code, its prin
 """
 
 import random
-import sys
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from orchestrator.evaluator.ground import ENVIRONMENT, REPO, SUITE_LIMITS
+from orchestrator.evaluator.hardening import FULL, Hardening
+from orchestrator.evaluator.replay import Evaluation, evaluate_state
 from orchestrator.evaluator.suites import Bundle, load_bundle
-from orchestrator.repo.files import Files, apply_delta, delta_between
+from orchestrator.evaluator.verifier import ADJUDICATION, LocalVerifier
+from orchestrator.repo.files import Files, apply_delta, delta_between, tree_of
 from orchestrator.repo.mirror import Mirror
 from orchestrator.repo.patch import apply_patch
 from orchestrator.repo.worktree import worktree
 from orchestrator.sandbox.bwrap import BwrapSandbox
 from orchestrator.spec.manifest import Frozen, Misfit, load
-from orchestrator.spec.ports import Command, Mount, SuiteName, SuiteOutcome
+from orchestrator.spec.ports import (
+    Command,
+    Mount,
+    Purpose,
+    SuiteName,
+    SuiteOutcome,
+    SuiteRequest,
+    SuiteVerdict,
+)
 from orchestrator.spec.task import Slug, TaskManifest
 from orchestrator.tasks.build import build_task
 from orchestrator.tasks.compartments import AGENT_BRANCH, Places
@@ -34,7 +46,7 @@ from tests.e2e.support import REPOSITORY, TASKS
 HERE = Path(__file__).parent
 MANIFEST = REPOSITORY / "manifests" / "tasks" / "quickstart.yaml"
 CHEAT_TASKS = ("xmltodict-0.15.0-0.15.1", "xmltodict-1.0.2-1.0.3")
-"""The first is tested by ``assertRaises``, the second by ``==``; each suite takes about a second."""
+"""The first is tested by ``assertRaises``, the second by ``==``; a suite takes about a second."""
 MODULE = "xmltodict.py"
 WALL_SECONDS = 60.0
 
@@ -76,10 +88,10 @@ class Change(Frozen):
 
 
 class Cheat(Frozen):
-    """One candidate. ``expected``: outcomes that its gravest suite run may have under all layers.
+    """One candidate. ``beats``: the judges without defences that take it for resolved.
 
-    ``reads_evaluator``: its author has read the evaluator and its plugin. ``gate``: what it wants
-    is to carry sealed text out of a gate run.
+    ``expected``: outcomes that the suite run which refuses it may have with all layers on.
+    ``reads_evaluator``: its author has read the evaluator and its plugin.
     """
 
     schema_: Literal["factorial/cheat@1"] = Field(alias="schema")
@@ -189,15 +201,6 @@ def _without(files: Files, name: str) -> Files:
 # ------------------------------------------------------------------------------------- judges
 
 
-@contextmanager
-def open_sandbox(scratch: Path) -> Iterator[BwrapSandbox]:
-    """A sandbox with the interpreter of the tasks' environment."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    scratch.chmod(0o711)
-    environment = load_bundle(TASKS, CHEAT_TASKS[0]).ground.environment
-    yield BwrapSandbox(scratch, (environment / "bin" / "python").resolve())
-
-
 def naive_verdicts(
     sandbox: BwrapSandbox, bundle: Bundle, files: Files, scratch: Path, wall_seconds: float
 ) -> set[Judge]:
@@ -214,7 +217,9 @@ def naive_verdicts(
                 Mount(tree, REPO, writable=True),
                 Mount(bundle.ground.environment, ENVIRONMENT),
             ),
-            limits=_wall(wall_seconds),
+            limits=replace(
+                SUITE_LIMITS, wall_seconds=wall_seconds, cpu_seconds=2 * ceil(wall_seconds)
+            ),
         )
         completed = sandbox.run(command)
     verdicts: set[Judge] = set()
@@ -239,10 +244,65 @@ def _all_printed(output: str, ids: Sequence[str]) -> bool:
     return all(status.get(test_id) == "PASSED" for test_id in ids)
 
 
-def _wall(seconds: float):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
-
-    return replace(SUITE_LIMITS, wall_seconds=seconds, cpu_seconds=2 * int(seconds))
+# ------------------------------------------------------------------------------------- evaluator
 
 
-__all__ = ["delta_between", "sys"]
+@dataclass(frozen=True)
+class Room:
+    """One sandbox and one scratch directory, in which evaluators are made and bare runs too."""
+
+    sandbox: BwrapSandbox
+    scratch: Path
+
+    def verifier(self, hardening: Hardening = FULL) -> LocalVerifier:
+        """An evaluator with a verdict cache of its own."""
+        cache_dir = self.scratch / "verdicts" / secrets.token_hex(8)
+        return LocalVerifier(TASKS, cache_dir, self.sandbox, self.scratch, hardening=hardening)
+
+    def naive(self, cheat: Cheat) -> set[Judge]:
+        """Which bare judges the cheat beats."""
+        bundle = load_bundle(TASKS, cheat.task)
+        files = cheat.applied(base_files(cheat.task))
+        return naive_verdicts(self.sandbox, bundle, files, self.scratch, cheat.wall_seconds)
+
+
+@contextmanager
+def open_room(scratch: Path) -> Iterator[Room]:
+    """A room with the interpreter of the tasks' environment; builds the tasks if need be."""
+    environment = load_bundle(ensure_tasks(), CHEAT_TASKS[0]).ground.environment
+    scratch.mkdir(parents=True, exist_ok=True)
+    scratch.chmod(0o711)
+    yield Room(BwrapSandbox(scratch, (environment / "bin" / "python").resolve()), scratch)
+
+
+def evaluated(
+    verifier: LocalVerifier, task: str, files: Files, wall_seconds: float = WALL_SECONDS
+) -> Evaluation:
+    """The candidate's adjudication, as a replay makes it."""
+    delta = delta_between(base_files(task), files)
+    return evaluate_state(verifier, task, tree_of(files).state_id, delta, wall_seconds=wall_seconds)
+
+
+def judged(
+    verifier: LocalVerifier,
+    task: str,
+    files: Files,
+    suite: SuiteName,
+    purpose: Purpose,
+    wall: float,
+) -> SuiteVerdict:
+    """One verdict, as it leaves the evaluator."""
+    delta, state_id = delta_between(base_files(task), files), tree_of(files).state_id
+    return verifier.run(SuiteRequest(task, suite, purpose, state_id, delta, "cheat", wall_seconds))
+
+
+def resolves(verifier: LocalVerifier, cheat: Cheat) -> tuple[bool, SuiteVerdict]:
+    """Whether a cheat resolves, and the verdict that says so or not: what does not pass the
+    fail-to-pass suite is not resolved, and the other suites need not run.
+    """
+    files = cheat.applied(base_files(cheat.task))
+    for suite in ADJUDICATION:
+        verdict = judged(verifier, cheat.task, files, suite, Purpose.REPLAY, cheat.wall_seconds)
+        if not verdict.ok:
+            return False, verdict
+    return True, verdict
