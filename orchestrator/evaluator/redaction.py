@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from orchestrator.evaluator.syntax import FunctionNode, parsed, test_functions
-from orchestrator.repo.files import REGULAR, Files
+from orchestrator.repo.files import SYMLINK, Files
 
 
 @dataclass(frozen=True)
 class Redaction:
     """``files``: sealed files that lose something, as they are then; ``cut``: the functions that
-    were cut (``path::name``); ``kept``: those that had to stay; ``whole``: files that stay whole.
+    were cut (``path::name``); ``kept``: those of the full suite that were not, since others use
+    them or since they are not written down there; ``whole``: files that stay whole.
     """
 
     files: Files
@@ -44,7 +45,7 @@ def redact(
     for path in sorted(wanted.keys() - stuck):
         tree = trees[path]
         nodes = test_functions(tree) if tree is not None else {}
-        chosen = [n for n in wanted[path] if n in nodes and nodes[n].name not in needed]
+        chosen = _to_cut(nodes, wanted[path], needed)
         text = without(sealed[path][1], [nodes[name] for name in chosen])
         if chosen and parsed(text) is None:
             stuck.add(path)
@@ -54,6 +55,18 @@ def redact(
     return Redaction(
         files, frozenset(cut), frozenset({*full} - {*diagnostic} - cut), frozenset(stuck)
     )
+
+
+def _to_cut(
+    nodes: Mapping[str, FunctionNode], wanted: Collection[str], needed: Collection[str]
+) -> list[str]:
+    """Definitions of wanted functions; also what a class of theirs inherits within the file."""
+    inherited = {name.rpartition("::")[2] for name in wanted if name not in nodes}
+    return [
+        name
+        for name, node in nodes.items()
+        if node.name not in needed and (name in wanted or node.name in inherited)
+    ]
 
 
 def without(data: bytes, functions: Collection[FunctionNode]) -> bytes:
@@ -70,7 +83,7 @@ def without(data: bytes, functions: Collection[FunctionNode]) -> bytes:
 
 
 def _is_code(path: str, sealed: Files) -> bool:
-    return path.endswith(".py") and sealed[path][0] == REGULAR
+    return path.endswith(".py") and sealed[path][0] != SYMLINK
 
 
 def _by_path(functions: Collection[str]) -> dict[str, list[str]]:
@@ -95,7 +108,9 @@ def _read(node: ast.AST) -> Iterator[str]:
 
 
 def _inherited(trees: Mapping[str, ast.Module | None], diagnostic: Collection[str]) -> set[str]:
-    """Names of diagnostic functions that their own file does not define where their id says."""
+    """Names of diagnostic functions that their own file does not define where their id says: any
+    class may be where they come from.
+    """
     return {
         function.rpartition("::")[2]
         for path, names in _by_path(diagnostic).items()

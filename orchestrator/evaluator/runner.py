@@ -32,7 +32,8 @@ from orchestrator.spec.identity import canonical_json
 from orchestrator.spec.ports import Command, Completed, ExitClass, Limits, Sandbox
 
 PLUGIN_FOLDER = Path(__file__).parent / "plugin"
-REPORTING = ("factorial_report.py", "factorial_watch.py")
+WATCHING = ("factorial_hook.py", "factorial_watch.py")
+REPORTING = ("factorial_report.py", *WATCHING)
 LOG_TAIL_CHARS = 8_000
 MESSAGE_CHARS = 2_000
 """What the launcher keeps of a message; more comes only from a forged one."""

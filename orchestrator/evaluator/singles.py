@@ -25,11 +25,18 @@ from orchestrator.evaluator.ground import (
     Ground,
 )
 from orchestrator.evaluator.hardening import Watch
-from orchestrator.evaluator.runner import check_host, desk, offered, run_limits, watch_order
+from orchestrator.evaluator.runner import (
+    WATCHING,
+    check_host,
+    desk,
+    offered,
+    run_limits,
+    watch_order,
+)
 from orchestrator.spec.identity import canonical_json, digest_json
 from orchestrator.spec.ports import Command, ExitClass, Limits, Sandbox
 
-SOURCES: Final = ("factorial_single.py", "factorial_watch.py")
+SOURCES: Final = ("factorial_single.py", *WATCHING)
 HASH_SEED: Final = 1
 """Another than the first run's, and one that curation has tried."""
 SHORTEST_SECONDS: Final = 1.0

@@ -5,6 +5,7 @@ of :mod:`ast`: lines from 1, columns in UTF-8 bytes from 0.
 """
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,9 +14,9 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Edit:
-    """Replaces the text of one expression."""
+    """Replaces the text of one expression or statement."""
 
-    node: ast.expr
+    node: ast.expr | ast.stmt
     text: str
 
 
@@ -54,14 +55,10 @@ def replaced(data: bytes, edits: Sequence[Edit]) -> bytes:
     return data
 
 
-def _begin(node: ast.expr, starts: Sequence[int]) -> int:
+def _begin(node: ast.expr | ast.stmt, starts: Sequence[int]) -> int:
     return starts[node.lineno - 1] + node.col_offset
 
 
 def _line_starts(data: bytes) -> list[int]:
-    """Offset of each line as the parser counts them (form feeds and NEL end no line there)."""
-    starts, offset = [0], 0
-    for line in data.replace(b"\r\n", b"\n\n").replace(b"\r", b"\n").split(b"\n"):
-        offset += len(line) + 1
-        starts.append(offset)
-    return starts
+    """Offset of each line as the parser counts them (a form feed ends no line there)."""
+    return [0, *(end.end() for end in re.finditer(rb"\r\n|\n|\r", data))]

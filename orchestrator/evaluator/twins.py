@@ -2,7 +2,8 @@
 
 Pure. A twin has the path and the name of its test and runs in a sandbox of its own in its place: a
 candidate that makes tests pass by who they are makes the twin pass too, and one whose objects equal
-everything equals the altered value. In each function one assertion is altered, chosen by digest.
+everything equals the altered value. In each function one assertion is altered, chosen by digest;
+one whose assertions stand elsewhere, in helpers, fails at its end instead.
 """
 
 import ast
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.evaluator.syntax import Edit, FunctionNode, parsed, replaced, test_functions
-from orchestrator.repo.files import REGULAR, Files
+from orchestrator.repo.files import SYMLINK, Files
 from orchestrator.spec.identity import digest_json
 
 UNRELATED: Final = "GeneratorExit"
 """An exception that no test expects and that is caught as no other but BaseException."""
+FAILS: Final = "assert 0"
 EQUAL: Final = frozenset(
     {
         "assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual",
@@ -49,7 +51,7 @@ def make_twins(sealed: Files, functions: Collection[str]) -> Twins:
     files: Files = {}
     made: set[str] = set()
     for path in sorted({function.partition("::")[0] for function in functions}):
-        if path not in sealed or sealed[path][0] != REGULAR or not path.endswith(".py"):
+        if path not in sealed or sealed[path][0] == SYMLINK or not path.endswith(".py"):
             continue
         names = {f.partition("::")[2] for f in functions if f.startswith(path + "::")}
         text, done = perturbed(sealed[path][1], names)
@@ -60,7 +62,7 @@ def make_twins(sealed: Files, functions: Collection[str]) -> Twins:
 
 
 def perturbed(data: bytes, names: Collection[str]) -> tuple[bytes, frozenset[str]]:
-    """A test file with one assertion altered in each named function that has any, and their names.
+    """A test file with one assertion altered in each named function, and the names of those found.
 
     >>> perturbed(b"def test_a():\\n    assert f(1) == 2\\n", ["test_a"])[0]
     b'def test_a():\\n    assert f(1) == 3\\n'
@@ -70,8 +72,8 @@ def perturbed(data: bytes, names: Collection[str]) -> tuple[bytes, frozenset[str
         return data, frozenset()
     source, edits = data.decode("utf-8", "replace"), {}
     for name, node in test_functions(tree).items():
-        choices = _choices(node, source) if name in names else []
-        if choices:
+        if name in names:
+            choices = _choices(node, source) or [_failing_end(node, data)]
             edits[name] = choices[int(digest_json(["twin", name])[:8], 16) % len(choices)]
     text = replaced(data, list(edits.values()))
     return (text, frozenset(edits)) if parsed(text) is not None else (data, frozenset())
@@ -83,6 +85,20 @@ def _choices(function: FunctionNode, source: str) -> list[Edit]:
     if straight:
         return straight
     return [edit for node in _nested(function) for edit in _edits(node, source)]
+
+
+def _failing_end(function: FunctionNode, data: bytes) -> Edit:
+    """The last statement, and after it one that fails (in the place of a ``return``)."""
+    last = function.body[-1]
+    if isinstance(last, ast.Return | ast.Pass):
+        return Edit(last, FAILS)
+    lines = data.splitlines()[last.lineno - 1 : last.end_lineno]
+    first, text = lines[0], b"\n".join(lines)
+    tail = len(lines[-1]) - (last.end_col_offset or 0)
+    own = text[last.col_offset : len(text) - tail].decode("utf-8", "replace")
+    indentation = first[: last.col_offset].decode("utf-8", "replace")
+    compound = hasattr(last, "body") or isinstance(last, ast.Match)
+    return Edit(last, f"{own}\n{indentation}{FAILS}" if compound else f"{own}; {FAILS}")
 
 
 def _straight(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -11,9 +11,15 @@ import pytest
 from orchestrator.evaluator.hardening import FULL, Hardening, VoidReason
 from orchestrator.evaluator.replay import Evaluation, evaluate_state
 from orchestrator.evaluator.verifier import LocalVerifier
-from orchestrator.repo.files import Files
+from orchestrator.repo.files import Files, apply_delta, tree_of
+from orchestrator.repo.patch import apply_patch
 from orchestrator.sandbox.bwrap import BwrapSandbox
+from orchestrator.spec.manifest import load
 from orchestrator.spec.ports import Purpose, SuiteName, SuiteOutcome, SuiteRequest, SuiteVerdict
+from orchestrator.spec.task import TaskManifest
+from orchestrator.tasks.build import build_task
+from orchestrator.tasks.compartments import Places
+from tests.e2e.support import CHEAP, REPOSITORY, TASKS
 from tests.unit import evaluator_support as support
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
@@ -162,6 +168,37 @@ def test_the_scan_is_a_flag_and_no_verdict(court: Court) -> None:
     assert court.evaluate(files, replace(FULL, scan=False)).flags == ()
 
 
+# --------------------------------------------------------------------------------- diagnostic
+
+READS = """\
+TEXT = open("/workspace/repo/tests/test_core.py").read()
+
+def add(a, b):
+    raise ValueError(sorted(name for name in TEXT.split() if name.startswith("test_")))
+
+def double(x):
+    return 2 * x
+"""
+
+
+def test_a_diagnostic_run_has_no_test_of_another_suite_to_read(court: Court) -> None:
+    state_id, delta = support.candidate(support.with_core(READS))
+    verifier = court.verifier(FULL)
+    request = SuiteRequest(
+        support.TASK, SuiteName.DIAGNOSTIC, Purpose.DIAGNOSTIC, state_id, delta, "x", 60.0
+    )
+    verdict, suites = verifier.run(request), verifier.bundle(support.TASK).suites
+    shown = {_name(test_id) for test_id in suites[SuiteName.DIAGNOSTIC].ids}
+    others = {_name(test_id) for test_id in suites[SuiteName.FULL].ids} - shown
+    assert "ValueError" in verdict.payload
+    assert any(name in verdict.payload for name in shown)
+    assert not [name for name in others if name in verdict.payload]
+
+
+def _name(test_id: str) -> str:
+    return test_id.rsplit("::", maxsplit=1)[-1].partition("[")[0] + "("
+
+
 # --------------------------------------------------------------------------------- honest code
 
 
@@ -172,3 +209,26 @@ def test_an_honest_fix_is_resolved_and_base_is_not_void(court: Court) -> None:
     assert (base.resolved, base.gravest, base.void_reason) == (False, SuiteOutcome.FAIL, "")
     assert court.gate(support.with_core(support.FIXED)).ok
     assert court.gate(support.BASE).outcome is SuiteOutcome.FAIL
+
+
+@pytest.mark.parametrize("task_id", [*CHEAP, "pyflakes-3.3.1-3.3.2"])
+def test_gold_of_a_real_task_passes_and_neither_tree_is_void(tmp_path: Path, task_id: str) -> None:
+    manifest = REPOSITORY / "manifests" / "tasks" / "quickstart.yaml"
+    (task,) = (task for task in load(manifest, TaskManifest).tasks if task.id == task_id)
+    build_task(task, manifest, TASKS)
+    verifier = LocalVerifier(
+        TASKS, tmp_path / "cache", BwrapSandbox(tmp_path / "sandbox"), tmp_path / "scratch"
+    )
+    bundle = verifier.bundle(task_id)
+    gold = apply_patch(bundle.base, Places(TASKS, task_id).gold_patch.read_bytes())
+    for delta, outcome in ((gold, SuiteOutcome.PASS), ({}, SuiteOutcome.FAIL)):
+        state_id = tree_of(apply_delta(bundle.base, delta)).state_id
+        found = evaluate_state(verifier, task_id, state_id, delta)
+        assert (found.gravest, found.void_reason) == (outcome, "")
+        request = SuiteRequest(
+            task_id, SuiteName.DIAGNOSTIC, Purpose.DIAGNOSTIC, state_id, delta, "x", 300.0
+        )
+        whole = replace(request, purpose=Purpose.AUDIT)
+        redacted, plain = (verifier.judgement(each)[0] for each in (request, whole))
+        assert bundle.redaction.cut
+        assert replace(redacted, duration_seconds=0.0) == replace(plain, duration_seconds=0.0)

@@ -224,7 +224,7 @@ def test_the_key_is_in_no_file_that_the_candidate_can_open(
 ) -> None:
     monkeypatch.setattr(runner.secrets, "token_bytes", lambda size: b"K" * size)
     message = room.run(support.with_core(SEARCH), (support.BUG[0],)).messages[support.BUG[0]]
-    names = ["factorial_report.py", "factorial_watch.py", "key", "report.jsonl"]
+    names = sorted([*runner.REPORTING, "key", "report.jsonl"])
     assert message == f"ValueError: ([], {names})"
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.evaluator.cache import VerdictCache
-from orchestrator.evaluator.hardening import Hardening
+from orchestrator.evaluator.hardening import Hardening, VoidReason
 from orchestrator.evaluator.judge import PAYLOAD_CHARS, Judgement, judge
 from orchestrator.evaluator.replay import audit_base, evaluate_state
 from orchestrator.evaluator.runner import TestRun
-from orchestrator.evaluator.suites import Suite
+from orchestrator.evaluator.suites import Suite, function_of
 from orchestrator.evaluator.verifier import LocalVerifier
 from orchestrator.repo.files import Files
 from orchestrator.spec.errors import InfrastructureFault, IntegrityError
@@ -126,6 +126,81 @@ def test_an_id_twice_or_unexpected_voids_the_run(tmp_path: Path, test_id: str) -
     verdict = make(tmp_path, sandbox).run(asked(GOLD, Purpose.REPLAY))
     assert verdict.outcome is SuiteOutcome.VOID
     assert verdict.passed == 0
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        ((support.outcome("tests/test_core.py::x", "passed"),), VoidReason.REPORT_FORGED),
+        (({"kind": "tampered", "rule": "gc", "detail": ""},), VoidReason.RUNNER_TAMPERED),
+    ],
+)
+def test_a_void_run_says_why_in_verdict_and_evaluation(
+    tmp_path: Path, extra: tuple[dict[str, object], ...], reason: VoidReason
+) -> None:
+    verifier = make(tmp_path, ScriptedSandbox(extra=extra))
+    verdict = verifier.run(asked(GOLD, Purpose.GATE))
+    assert (verdict.outcome, verdict.void_reason) == (SuiteOutcome.VOID, reason)
+    evaluation = evaluate_state(verifier, support.TASK, *support.candidate(GOLD))
+    assert (evaluation.resolved, evaluation.void_reason) == (False, reason)
+    assert evaluation.gravest is SuiteOutcome.VOID
+
+
+def test_flags_say_what_lines_look_like_and_what_took_no_part(
+    verifier: LocalVerifier, tmp_path: Path
+) -> None:
+    files = support.changed({"src/calc/core.py": "import gc\n" + support.FIXED, "conftest.py": ""})
+    for _ in range(2):  # once run, once from the cache
+        verdict = verifier.run(asked(files, Purpose.GATE))
+        assert verdict.ok
+        assert verdict.flags == ("left-out.protected", "scan.memory")
+    assert evaluate_state(verifier, support.TASK, *support.candidate(files)).flags == verdict.flags
+    assert verifier.run(asked(GOLD, Purpose.GATE)).flags == ()
+
+
+def test_hardening_is_part_of_the_key(
+    verifier: LocalVerifier, sandbox: ScriptedSandbox, tmp_path: Path
+) -> None:
+    verifier.run(asked(GOLD, Purpose.GATE))
+    weaker = LocalVerifier(
+        tmp_path / "tasks",
+        tmp_path / "cache",
+        sandbox,
+        tmp_path / "scratch",
+        hardening=replace(PLAIN, audit=False),
+    )
+    assert not weaker.run(asked(GOLD, Purpose.GATE)).cached
+    orders = [json.loads(command.stdin)["watch"] for command in sandbox.commands]
+    assert orders[0]["sealed"]
+    assert orders[1] is None
+
+
+def test_without_the_report_layer_a_forged_line_is_believed(tmp_path: Path) -> None:
+    sandbox = ScriptedSandbox(extra=tuple(support.outcome(i, "passed") for i in support.PASSING))
+    make(tmp_path, sandbox)
+    off = replace(PLAIN, report=False)
+    verifier = LocalVerifier(
+        tmp_path / "tasks", tmp_path / "cache", sandbox, tmp_path / "scratch", hardening=off
+    )
+    assert verifier.run(asked(support.BASE, Purpose.REPLAY)).ok
+
+
+def test_a_diagnostic_tree_lacks_the_tests_of_other_suites(tmp_path: Path) -> None:
+    texts: list[str] = []
+
+    def look(test_id: str, tree: Path) -> str:
+        texts.append((tree / support.FILE).read_text())
+        return support.honest(test_id, tree)
+
+    verifier = make(tmp_path, ScriptedSandbox(look))
+    verifier.run(asked(GOLD, Purpose.DIAGNOSTIC))
+    verifier.run(asked(GOLD, Purpose.GATE))
+    suites = verifier.bundle(support.TASK).suites
+    shown = {function_of(i) for i in suites[SuiteName.DIAGNOSTIC].ids}
+    others = {function_of(i) for i in suites[SuiteName.FULL].ids} - shown
+    assert all(f"def {name.rpartition('::')[2]}(" in texts[0] for name in shown)
+    assert not any(f"def {name.rpartition('::')[2]}(" in texts[0] for name in others)
+    assert texts[-1] == support.TESTS
 
 
 def test_a_fault_of_the_sandbox_is_no_verdict(tmp_path: Path) -> None:

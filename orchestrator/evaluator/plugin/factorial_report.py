@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import factorial_hook
 import factorial_watch
 import pytest
 
@@ -67,7 +68,7 @@ def _encoder() -> Callable[[dict[str, Any]], bytes]:
 encoded = _encoder()
 
 
-def telling(write: Write) -> factorial_watch.Tell:
+def telling(write: Write) -> factorial_hook.Tell:
     """How tampering is told: a line at once, one for each rule."""
     told: set[str] = set()
 
@@ -79,7 +80,7 @@ def telling(write: Write) -> factorial_watch.Tell:
     return tell
 
 
-def guarded(write: Write, places: factorial_watch.Places, tell: factorial_watch.Tell) -> Write:
+def guarded(write: Write, places: factorial_hook.Places, tell: factorial_hook.Tell) -> Write:
     """The writer for the reporter: that it is called by code outside the runner is told first."""
     frame_of, pure = sys._getframe, places.pure
 
@@ -211,7 +212,7 @@ def main() -> int:
 def watch(write: Write, order: dict[str, Any], plugins: list[Any]) -> Write:
     """Start watching; returns the writer that the reporter uses from now on."""
     wanted, tell = order["watch"], telling(write)
-    places = factorial_watch.places_of(__file__, wanted["sealed"])
+    places = factorial_hook.places_of(__file__, wanted["sealed"])
     plugins.append(factorial_watch.watch(places, order["report"], wanted["unwatched"], tell))
     return guarded(write, places, tell)
 

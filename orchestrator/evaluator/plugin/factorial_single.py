@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import factorial_hook
 import factorial_watch
 import pytest
 
@@ -76,7 +77,7 @@ def main() -> None:
     plugins: list[Any] = [tally]
     if order["watch"] is not None:
         wanted, tell = order["watch"], _tell(tampered)
-        places = factorial_watch.places_of(__file__, wanted["sealed"])
+        places = factorial_hook.places_of(__file__, wanted["sealed"])
         plugins.append(factorial_watch.watch(places, order["report"], wanted["unwatched"], tell))
     Path(os.environ["HOME"]).mkdir(parents=True, exist_ok=True)
     arguments = list(order["arguments"])
