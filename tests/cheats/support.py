@@ -289,7 +289,7 @@ def judged(
     files: Files,
     suite: SuiteName,
     purpose: Purpose,
-    wall: float,
+    wall_seconds: float,
 ) -> SuiteVerdict:
     """One verdict, as it leaves the evaluator."""
     delta, state_id = delta_between(base_files(task), files), tree_of(files).state_id
