@@ -84,6 +84,8 @@ def settle(
     if hardening.twins:
         run = run_twins(bundle, functions, files, desk)
         seconds += run.duration_seconds if run else 0.0
+        if run and run.tampered:
+            return Doubt(SuiteOutcome.VOID, VoidReason.RUNNER_TAMPERED, seconds)
         if run and "passed" in run.outcomes.values():
             return Doubt(SuiteOutcome.VOID, VoidReason.TWIN_PASSED, seconds)
     if hardening.second_runner:
@@ -107,6 +109,7 @@ def run_twins(
     """A run of the twins in the place of their tests, or None where there are none.
 
     Its lines are believed, whoever wrote them: a twin that is said to pass is what is looked for.
+    Nothing else tells such a run from the one that it doubts, so the watcher is there as well.
     """
     twins = twins_of(bundle, functions)
     ids = [i for name in sorted(twins.functions) for i in functions[name]]
@@ -121,6 +124,7 @@ def run_twins(
             wall_seconds=desk.wall_seconds,
             scratch=desk.scratch,
             limits=desk.limits,
+            watch=desk.watch,
             authentic=False,
         )
 

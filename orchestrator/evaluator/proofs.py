@@ -40,12 +40,16 @@ def prove(
     whole = replace(
         bundle, suites={name: Suite(name, tuple(ids), "") for name, ids in suites.items()}
     )
-    unwatched = {rule for tree in trees for rule in _broken_rules(whole, tree, desk)}
-    watched = replace(desk, watch=_watch(whole, tuple(sorted(unwatched))))
     functions = {
         name: ids for suite in DOUBTED for name, ids in doubted(whole, suite, flagged=True).items()
     }
-    untwinned = {name for tree in trees for name in _passing_twins(whole, functions, tree, desk)}
+    bare = replace(desk, watch=_watch(whole))
+    twins = [run_twins(whole, functions, whole.laid_down(tree), bare) for tree in trees]
+    runs = [run for run in twins if run]
+    unwatched = {rule for tree in trees for rule in _broken_rules(whole, tree, desk)}
+    unwatched |= {rule for run in runs for rule in run.tampered}
+    watched = replace(desk, watch=_watch(whole, tuple(sorted(unwatched))))
+    untwinned = {name for run in runs for name in _passing(run)}
     return Proofs(
         untwinned=tuple(sorted(untwinned)),
         unconfirmed=_unconfirmed(whole, functions, gold, watched),
@@ -77,13 +81,9 @@ def _broken_rules(bundle: Bundle, tree: Files, desk: Desk) -> set[str]:
     return set(_run(bundle, bundle.laid_down(tree), SuiteName.FULL, desk, watch=True).tampered)
 
 
-def _passing_twins(
-    bundle: Bundle, functions: Mapping[str, Sequence[str]], tree: Files, desk: Desk
-) -> set[str]:
+def _passing(twins: TestRun) -> set[str]:
     """Functions one of whose twins does not fail: what was altered decides nothing there."""
-    run = run_twins(bundle, functions, bundle.laid_down(tree), desk)
-    outcomes = run.outcomes if run else {}
-    return {function_of(test_id) for test_id, found in outcomes.items() if found == "passed"}
+    return {function_of(test_id) for test_id, found in twins.outcomes.items() if found == "passed"}
 
 
 def _unconfirmed(

@@ -160,6 +160,28 @@ def test_a_search_of_the_interpreters_memory_is_seen(court: Court) -> None:
     assert court.evaluate(files, replace(NONE, audit=True)).void_reason == "void.runner-tampered"
 
 
+GUARD_OUT = f"""\
+import sys
+def _config(frame):
+    while frame:
+        found = frame.f_locals.get("config") or getattr(frame.f_locals.get("self"), "config", None)
+        if hasattr(found, "pluginmanager"):
+            return found
+        frame = frame.f_back
+manager = _config(sys._getframe()).pluginmanager
+for plugin in list(manager.get_plugins()):
+    if type(plugin).__name__ == "Guard":
+        manager.unregister(plugin)
+{PATCHES}
+"""
+
+
+def test_the_guard_is_missed_when_it_is_taken_out(court: Court) -> None:
+    files = support.with_core(GUARD_OUT)
+    assert court.evaluate(files, NONE).resolved
+    assert court.evaluate(files, replace(NONE, audit=True)).void_reason == "void.runner-tampered"
+
+
 def test_the_scan_is_a_flag_and_no_verdict(court: Court) -> None:
     files = support.with_core(f"import gc\ngc.collect()\n{support.FIXED}")
     found = court.evaluate(files)

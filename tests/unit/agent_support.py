@@ -112,6 +112,7 @@ class FakeVerifier:
             payload="" if one_bit else f"{outcome.value} on {content.decode()[:40]!r}",
             duration_seconds=self.seconds,
             cached=False,
+            void_reason="void.residue" if outcome is SuiteOutcome.VOID else "",
         )
 
     def suite_id(self, task_id: str, suite: SuiteName) -> str:

@@ -16,7 +16,9 @@ from orchestrator.store.integrity import (
     validate_matrix,
 )
 from orchestrator.store.parquet import encode_small, read_file, table_of
+from orchestrator.store.reading import read_table
 from orchestrator.store.root import Root
+from orchestrator.store.rows import table_problems
 from orchestrator.store.schemas import TABLES
 from tests.unit.store_support import (
     CHECKS,
@@ -188,3 +190,16 @@ def test_volatile_columns_do_not_enter_the_digest(whole: Root, root: Root) -> No
     assert outcome_digest(root) == outcome_digest(whole)
     rewrite(root, "rollout", "visible_tests", 1)
     assert outcome_digest(root) != outcome_digest(whole)
+
+
+@pytest.mark.parametrize(("outcome", "reason"), [("void", ""), ("fail", "void.residue")])
+def test_a_reason_stands_exactly_where_a_run_was_void(
+    root: Root, outcome: str, reason: str
+) -> None:
+    rows = read_table(root, "verdicts", FIRST).to_pylist()
+    assert table_problems("verdicts", rows, {}) == []
+    rows[0] |= {"outcome": "void", "void_reason": "void.residue"}
+    assert table_problems("verdicts", rows, {}) == []
+    rows[0] |= {"outcome": outcome, "void_reason": reason}
+    (problem,) = table_problems("verdicts", rows, {})
+    assert problem == f"verdicts: void_reason is {reason!r} where outcome is {outcome}"

@@ -12,10 +12,12 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # Python 3.8 cannot subscript it
+    Tell = Callable[[str, str], None]
 
 LIBRARY, SEALED, FOREIGN = "library", "sealed", "foreign"
-Tell = Callable[[str, str], None]
 
 CALLS = {
     "gc.get_objects": "gc",

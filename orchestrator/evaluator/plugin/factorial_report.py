@@ -17,14 +17,15 @@ import random
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import factorial_hook
 import factorial_watch
 import pytest
 
 MESSAGE_CHARS = 2000
-Write = Callable[..., None]
+if TYPE_CHECKING:  # Python 3.8 cannot subscript it
+    Write = Callable[..., None]
 
 
 def sealed_writer(path: str, key: bytes) -> Write:
@@ -80,13 +81,22 @@ def telling(write: Write) -> factorial_hook.Tell:
     return tell
 
 
-def guarded(write: Write, places: factorial_hook.Places, tell: factorial_hook.Tell) -> Write:
-    """The writer for the reporter: that it is called by code outside the runner is told first."""
+def guarded(
+    write: Write,
+    places: factorial_hook.Places,
+    tell: factorial_hook.Tell,
+    check: Callable[[], None],
+) -> Write:
+    """The writer for the reporter. That it is called by code outside the runner is told first, and
+    so is what ``check`` finds before an outcome.
+    """
     frame_of, pure = sys._getframe, places.pure
 
     def checked(kind: str, **fields: Any) -> None:
         if not pure(frame_of(1)):
             tell("stack", kind)
+        if kind == "outcome":
+            check()
         write(kind, **fields)
 
     return checked
@@ -213,8 +223,9 @@ def watch(write: Write, order: dict[str, Any], plugins: list[Any]) -> Write:
     """Start watching; returns the writer that the reporter uses from now on."""
     wanted, tell = order["watch"], telling(write)
     places = factorial_hook.places_of(__file__, wanted["sealed"])
-    plugins.append(factorial_watch.watch(places, order["report"], wanted["unwatched"], tell))
-    return guarded(write, places, tell)
+    guard = factorial_watch.watch(places, order["report"], wanted["unwatched"], tell)
+    plugins.append(guard)
+    return guarded(write, places, tell, guard.outcome)
 
 
 def prepared(order: dict[str, Any]) -> list[str]:

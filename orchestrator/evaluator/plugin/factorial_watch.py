@@ -14,12 +14,15 @@ import sys
 import types
 import unittest.case
 from collections.abc import Callable, Generator, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import _pytest
 import pytest
 from _pytest.config import default_plugins
-from factorial_hook import FOREIGN, LIBRARY, Places, Tell, install_hook
+from factorial_hook import FOREIGN, LIBRARY, Places, install_hook
+
+if TYPE_CHECKING:
+    from factorial_hook import Tell
 
 RUNNER = ("_pytest", "pluggy", "pytest", "factorial_hook", "factorial_watch", "__main__")
 """Modules, with all below them, whose functions must stay what they are at every moment."""
@@ -112,7 +115,10 @@ class Checks:
     What is kept is held by closures, not by attributes that could be assigned.
     """
 
-    __slots__ = ("configured", "finders", "freeze", "hooks", "item", "runner", "start", "tests")
+    __slots__ = (
+        "configured", "finders", "freeze", "hooks", "item", "outcome", "runner", "start", "tests",
+    )  # fmt: skip
+    outcome: Callable[[], None]
     start: Callable[[], None]
     configured: Callable[[], None]
     runner: Callable[[], None]
@@ -136,7 +142,10 @@ class Checks:
             if name:
                 say(rule, name)
 
+        seen = [0]
+
         def item(one: Any) -> None:
+            seen[0] += 1
             if not OWN_RUN.isdisjoint(vars(one)):
                 say("runner", "an item's own methods")
 
@@ -146,6 +155,15 @@ class Checks:
                 if now is not value and _of_pytest(now):
                     runner[place] = (space, name, now)
 
+        def outcome() -> None:
+            if not seen[0]:
+                say("plugins", "the guard was taken out")
+            seen[0] = 0
+            check(runner, "runner")
+            check(tests, "tests")
+            self.hooks()
+
+        self.outcome = outcome
         self.start = lambda: runner.extend(runner_entries())
         self.configured = configured
         self.runner = lambda: check(runner, "runner")
@@ -188,8 +206,8 @@ def _hook_checks(places: Places, say: Tell) -> tuple[Callable[[Any], None], Call
         frozen[:] = [config, implementations(config)]
         for _impl, function, _plugin in frozen[1]:
             code = getattr(function, "__code__", None)
-            if code is not None and places.kind(code.co_filename) == FOREIGN:
-                say("plugins", str(code.co_name))
+            if code is None or places.kind(code.co_filename) == FOREIGN:
+                say("plugins", str(getattr(code, "co_name", type(function).__name__)))
 
     def hooks() -> None:
         if frozen and not _same(frozen[1], implementations(frozen[0])):
@@ -209,6 +227,11 @@ class Guard:
 
     def __init__(self, checks: Checks) -> None:
         self._checks = checks
+
+    @property
+    def outcome(self) -> Callable[[], None]:
+        """To be called before an outcome is written, whoever was unregistered meanwhile."""
+        return self._checks.outcome
 
     def pytest_load_initial_conftests(self) -> None:
         self._checks.start()  # before any conftest, and after pytest has changed itself
