@@ -82,10 +82,11 @@ def _honest(room: Room, task: str, share: int) -> Iterator[tuple[str, bool]]:
     gold = apply_delta(base, apply_patch(base, Places(TASKS, task).gold_patch.read_bytes()))
     ensure_variants(TASKS, task)
     classes = load_variants(TASKS, task).classes
-    wrong = [apply_delta(base, delta) for name in ("wrong", "overfit") for _, delta in classes[name]]
+    wrong = [
+        apply_delta(base, delta) for name in ("wrong", "overfit") for _, delta in classes[name]
+    ]
     slips = mutants(base, gold, share - len(wrong), SEED)
     for name, files in [("gold", gold), *(("wrong", each) for each in [*wrong, *slips])]:
         found = support.evaluated(room.verifier(), task, files)
         assert SuiteOutcome.VOID not in found.outcomes.values(), f"{task}: {found}"
         yield name, found.resolved
-
