@@ -52,8 +52,13 @@ def protection(path: str) -> str | None:
 
 
 def folded(path: str) -> str:
-    """What a path is on a file system that ignores case and Unicode composition."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+    """What a path is on a file system that ignores case, Unicode composition and characters that
+    are not seen (``.g\u200cit`` is git's folder to some).
+    """
+    if path.isascii():
+        return path.lower()
+    seen = "".join(c for c in path if unicodedata.category(c) != "Cf")
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", seen).casefold())
 
 
 def _protection(path: str) -> str | None:
@@ -67,6 +72,6 @@ def _protection(path: str) -> str | None:
         return "start-up file"
     if any(part.endswith(METADATA_SUFFIXES) for part in pure.parts):
         return "package metadata"
-    if any(part.lower().startswith(".git") for part in pure.parts):
+    if any(part.lower().startswith((".git", "git~")) for part in pure.parts):
         return "git file"
     return None
