@@ -4,7 +4,8 @@ import pytest
 
 from orchestrator.agent.budgets import Allowance
 from orchestrator.spec.study import Budgets
-from tests.property.contract_explorer import POLICIES, Explored, World, explore
+from tests.property.contract_explorer import Explored, explore
+from tests.property.contract_moves import POLICIES, World
 
 pytestmark = [pytest.mark.validate, pytest.mark.timeout(0)]
 
