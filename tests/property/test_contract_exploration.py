@@ -20,18 +20,8 @@ from orchestrator.contract.policy import Policy
 from orchestrator.contract.state import End, Phase, State
 from orchestrator.contract.verdicts import Rule
 from orchestrator.spec.study import Budgets
-from tests.property.contract_explorer import (
-    ONE_OF_EACH,
-    POLICIES,
-    Cell,
-    Key,
-    Seen,
-    Violation,
-    World,
-    explore,
-    key_of,
-    moves,
-)
+from tests.property.contract_explorer import Cell, Key, Seen, Violation, explore, key_of
+from tests.property.contract_moves import ONE_OF_EACH, POLICIES, World, moves
 
 SMALL = Allowance(Budgets(actions=4, visible_tests=1), revision_cap=2)
 SMALLEST = Allowance(Budgets(actions=3, visible_tests=1), revision_cap=2)

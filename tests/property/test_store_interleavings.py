@@ -17,6 +17,7 @@ from orchestrator.store.writer import Writer, abandoned
 from tests.unit.store_support import (
     CHECKS,
     example_record,
+    ledger_of,
     open_root,
     small_lock,
 )
@@ -60,6 +61,8 @@ class Books(RuleBasedStateMachine):
         self.begun[rollout_id] += 1
         attempt = self.writer.begin_attempt(rollout_id, {})
         assert attempt == f"{rollout_id}.a{self.begun[rollout_id]}"
+        for line in ledger_of(rollout_id):
+            self.writer.journal(attempt)(line)
         self.open.append(attempt)
 
     @precondition(lambda self: self.open)
