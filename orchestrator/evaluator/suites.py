@@ -209,7 +209,9 @@ class Bundle:
             and not any(above in self.sealed for above in parents(path))
             and not (protected and self._taken_over(path, modules))
         }
-        return {**kept, **self.sealed}
+        laid = {**kept, **self.sealed}
+        # Compiled tests that an archive ships would tell an altered test from the real one.
+        return {path: file for path, file in laid.items() if "__pycache__" not in path.split("/")}
 
     def _taken_over(self, path: str, modules: set[str]) -> bool:
         """Whether a candidate's path is a test's, was removed with the tests, or is new and has the

@@ -2,21 +2,27 @@
 
 Pure. A twin has the path and the name of its test and runs in a sandbox of its own in its place: a
 candidate that makes tests pass by who they are makes the twin pass too, and one whose objects equal
-everything equals the altered value. In each function one assertion is altered, chosen by digest;
+everything equals the altered value. An altered value looks like one that a person wrote, so that a
+candidate that reads the test and obeys it obeys the twin. In each function one assertion is altered, chosen by digest;
 one whose assertions stand elsewhere, in helpers, fails at its end instead.
 """
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+import string
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from orchestrator.evaluator.syntax import Edit, FunctionNode, parsed, replaced, test_functions
 from orchestrator.repo.files import SYMLINK, Files
 from orchestrator.spec.identity import digest_json
 
-UNRELATED: Final = "GeneratorExit"
-"""An exception that no test expects and that is caught as no other but BaseException."""
+UNRELATED: Final = (
+    "KeyError", "IndexError", "ZeroDivisionError", "RecursionError", "FileExistsError",
+    "NotADirectoryError", "UnboundLocalError", "BlockingIOError", "ModuleNotFoundError",
+)  # fmt: skip
+"""Ordinary exceptions that are caught as no other of them; one that a function does raise makes a
+twin that curation finds out (it passes on the gold patch) and leaves out."""
 FAILS: Final = "assert 0"
 EQUAL: Final = frozenset(
     {
@@ -36,6 +42,8 @@ OPPOSITE: Final = {
     if name != "assertEqual"
 }  # fmt: skip
 RAISES: Final = frozenset({"raises", "assertRaises", "assertRaisesRegex"})
+
+Choice = TypeVar("Choice")
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ def perturbed(data: bytes, names: Collection[str]) -> tuple[bytes, frozenset[str
     for name, node in test_functions(tree).items():
         if name in names:
             choices = _choices(node, source) or [_failing_end(node, data)]
-            edits[name] = choices[int(digest_json(["twin", name])[:8], 16) % len(choices)]
+            edits[name] = _one_of(choices, name)
     text = replaced(data, list(edits.values()))
     return (text, frozenset(edits)) if parsed(text) is not None else (data, frozenset())
 
@@ -153,7 +161,9 @@ def _method_edits(
 def _raises_edits(call: ast.Call) -> Iterator[Edit]:
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     if name in RAISES and call.args and "BaseException" not in ast.unparse(call.args[0]):
-        yield Edit(call.args[0], UNRELATED)
+        expected = ast.unparse(call.args[0])
+        others = [name for name in UNRELATED if name not in expected]
+        yield Edit(call.args[0], _one_of(others, expected))
 
 
 def _other(expected: ast.expr, text: Callable[[ast.expr], str]) -> Edit:
@@ -188,7 +198,24 @@ def _altered(value: object) -> str:
         case int() | float():
             return repr(value + 1)
         case str():
-            return repr(value + "~")
+            return repr(_respelt(value))
         case bytes():
-            return repr(value + b"~")
-    return "'~'"
+            return repr(_respelt(value.decode("latin-1")).encode("latin-1"))
+    return "0"
+
+
+def _respelt(value: str) -> str:
+    """One letter or digit replaced by another of its kind; one more where there is none."""
+    places = [at for at, one in enumerate(value) if one.isascii() and one.isalnum()]
+    if not places:
+        return value + "0"
+    at = _one_of(places, value)
+    kinds = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
+    kind = next(kind for kind in kinds if value[at] in kind)
+    other = kind[(kind.index(value[at]) + 1) % len(kind)]
+    return value[:at] + other + value[at + 1 :]
+
+
+def _one_of(choices: Sequence[Choice], key: str) -> Choice:
+    """A choice that looks like chance and is the same every time."""
+    return choices[int(digest_json(["twin", key])[:8], 16) % len(choices)]

@@ -10,19 +10,21 @@ from tests.unit.evaluator_support import text_files
 ALTERED = {
     "assert f(1) == 2": "assert f(1) == 3",
     "assert 2 == f(1)": "assert 3 == f(1)",
-    "assert f() == 'a'": "assert f() == 'a~'",
-    "assert f() == b'a'": "assert f() == b'a~'",
+    "assert f() == 'a'": "assert f() == 'b'",
+    "assert f() == b'a'": "assert f() == b'b'",
+    "assert f() == ''": "assert f() == '0'",
+    "assert f() == '<Z9>'": "assert f() == '<A9>'",
     "assert f() == 1.5": "assert f() == 2.5",
-    "assert f() == None": "assert f() == '~'",
+    "assert f() == None": "assert f() == 0",
     "assert f() == True": "assert f() == False",
     "assert f() == []": "assert f() == [0]",
     "assert f() == {}": "assert f() == {0: 0}",
     "assert f() == [1, 'x']": "assert f() == [2, 'x']",
-    "assert f() == {'k': (x, 'v')}": "assert f() == {'k': (x, 'v~')}",
+    "assert f() == {'k': (x, 'v')}": "assert f() == {'k': (x, 'w')}",
     "assert f() == expected": "assert f() == [expected]",
     "assert f() == Date(2020, 1)": "assert f() == Date(2021, 1)",
     "assert f() == Odd([1], b)": "assert f() == Odd([2], b)",
-    "assert f() == 'née' # é": "assert f() == 'née~' # é",
+    "assert f() == 'née' # é": "assert f() == 'néf' # é",
     "assert f()": "assert not (f())",
     "assert a != b, 'why'": "assert not (a != b), 'why'",
     "assert 1 in f()": "assert not (1 in f())",
@@ -32,9 +34,9 @@ ALTERED = {
     "self.assertTrue(f())": "self.assertFalse(f())",
     "self.assertNotIn(1, f())": "self.assertIn(1, f())",
     "self.assertNotEqual(1, f())": "self.assertEqual(1, f())",
-    "self.assertRaises(KeyError, f, 1)": "self.assertRaises(GeneratorExit, f, 1)",
-    "with pytest.raises(KeyError) as e: f()": "with pytest.raises(GeneratorExit) as e: f()",
-    "with raises((A, B), match='x'): f()": "with raises(GeneratorExit, match='x'): f()",
+    "self.assertRaises(KeyError, f, 1)": "self.assertRaises(ModuleNotFoundError, f, 1)",
+    "with pytest.raises(KeyError) as e: f()": "with pytest.raises(ModuleNotFoundError) as e: f()",
+    "with raises((A, B), match='x'): f()": "with raises(ZeroDivisionError, match='x'): f()",
 }
 
 
@@ -104,7 +106,7 @@ def test_functions_are_found_by_their_whole_name_and_straight_code_comes_first()
     assert done == {"TestA::test_same", "TestA::TestB::test_same", "test_other"}
     before, after = SUITE.splitlines(), text.decode().splitlines()
     changed = {new.strip() for old, new in zip(before, after, strict=True) if old != new}
-    assert changed == {"assert 'x~' == (", "assert helper() == 2", "assert 7 == 6"}
+    assert changed == {"assert 'y' == (", "assert helper() == 2", "assert 7 == 6"}
     ast.parse(text)
 
 
