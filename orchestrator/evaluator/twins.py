@@ -3,8 +3,8 @@
 Pure. A twin has the path and the name of its test and runs in a sandbox of its own in its place: a
 candidate that makes tests pass by who they are makes the twin pass too, and one whose objects equal
 everything equals the altered value. An altered value looks like one that a person wrote, so that a
-candidate that reads the test and obeys it obeys the twin. In each function one assertion is altered, chosen by digest;
-one whose assertions stand elsewhere, in helpers, fails at its end instead.
+candidate that reads the test and obeys it obeys the twin. In each function one assertion is
+altered, chosen by digest; one whose assertions stand elsewhere, in helpers, fails at its end.
 """
 
 import ast
