@@ -91,6 +91,7 @@ class Cheat(Frozen):
     """One candidate. ``beats``: the judges without defences that take it for resolved.
 
     ``expected``: outcomes that the suite run which refuses it may have with all layers on.
+    ``remains``: why it still resolves, where no layer stops it (docs/threat-model.md, "remains").
     ``reads_evaluator``: its author has read the evaluator and its plugin.
     """
 
@@ -104,6 +105,7 @@ class Cheat(Frozen):
     expected: Annotated[
         tuple[Annotated[SuiteOutcome, Field(strict=False)], ...], Field(strict=False, min_length=1)
     ]
+    remains: Annotated[str, Field(min_length=20)] | None = None
     wall_seconds: float = WALL_SECONDS
     changes: Annotated[tuple[Change, ...], Field(strict=False, min_length=1)]
 

@@ -210,6 +210,7 @@ def main() -> int:
     order = json.loads(sys.stdin.buffer.read())
     write = sealed_writer(order["report"], take_key(order["key"]))
     plugins: list[Any] = []
+    factorial_watch.hide_names()
     if order["watch"] is not None:
         write = watch(write, order, plugins)
     arguments = prepared(order)

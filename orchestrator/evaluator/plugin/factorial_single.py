@@ -75,6 +75,7 @@ def main() -> None:
     tally = Tally(order["ids"])
     tampered: list[str] = []
     plugins: list[Any] = [tally]
+    factorial_watch.hide_names()
     if order["watch"] is not None:
         wanted, tell = order["watch"], _tell(tampered)
         places = factorial_hook.places_of(__file__, wanted["sealed"])

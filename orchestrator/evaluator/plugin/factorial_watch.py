@@ -274,6 +274,22 @@ class Guard:
         self._checks.tests()
 
 
+def hide_names() -> None:
+    """Keep the running test's id out of the environment, where pytest tells it to anyone: a
+    candidate could do what the test's name promises. That a test runs may still be seen.
+    """
+    runner = importlib.import_module("_pytest.runner")
+    environ, name = os.environ, "PYTEST_CURRENT_TEST"
+
+    def update(item: Any, when: str | None) -> None:
+        if when:
+            environ[name] = f"a test ({when})"
+        else:
+            environ.pop(name, None)
+
+    vars(runner)["_update_current_test_var"] = update
+
+
 def watch(places: Places, report: str, unwatched: Iterable[str], tell: Tell) -> Guard:
     """Start watching, before any candidate code is there; returns the plugin that takes part."""
     guard = Guard(Checks(places, tell, unwatched))
