@@ -19,8 +19,10 @@ from orchestrator.evaluator.hardening import FULL, Hardening, Watch
 from orchestrator.evaluator.judge import Judgement, judge, timed_out, voided
 from orchestrator.evaluator.runner import run_tests
 from orchestrator.evaluator.suites import Bundle, Suite, load_bundle, runner_id
+from orchestrator.repo.files import Files
 from orchestrator.repo.worktree import reset, worktree
 from orchestrator.spec.errors import InfrastructureFault, IntegrityError
+from orchestrator.spec.identity import digest_json
 from orchestrator.spec.ports import (
     Limits,
     Purpose,
@@ -73,6 +75,7 @@ class LocalVerifier:
         self._limits = limits
         self._hardening = hardening
         self._bundles: dict[str, Bundle] = {}
+        self._doubts: dict[str, Doubt] = {}
 
     def bundle(self, task_id: str) -> Bundle:
         """The task's sealed bundle, checked when it is first asked for."""
@@ -136,10 +139,31 @@ class LocalVerifier:
             )
             judgement = judge(suite, run, reset(tree, files))
             if judgement.outcome is SuiteOutcome.PASS and request.purpose in DOUBTING:
-                functions = doubted(bundle, suite.name, bool(candidate.flags))
-                doubt = settle(bundle, self._hardening, functions, files, tree, desk)
+                doubt = self._doubt(bundle, suite, candidate, request, files, tree, desk)
                 judgement = _settled(judgement, suite, doubt)
         return replace(judgement, flags=candidate.flags)
+
+    def _doubt(
+        self,
+        bundle: Bundle,
+        suite: Suite,
+        candidate: Candidate,
+        request: SuiteRequest,
+        files: Files,
+        tree: Path,
+        desk: Desk,
+    ) -> Doubt:
+        """What becomes of a pass. A state that passes a suite again, as a certification asks it to,
+        was doubted when it passed first: the run is new each time, its doubts are settled once.
+        """
+        key = digest_json(self._key(bundle, suite, request))
+        kept = self._doubts.get(key)
+        if kept is None:
+            functions = doubted(bundle, suite.name, bool(candidate.flags))
+            kept = settle(bundle, self._hardening, functions, files, tree, desk)
+            if kept.outcome is not SuiteOutcome.TIMEOUT:
+                self._doubts[key] = replace(kept, seconds=0.0)
+        return kept
 
     def _key(self, bundle: Bundle, suite: Suite, request: SuiteRequest) -> dict[str, object]:
         """Everything that decides a verdict; also limits and sandbox, which can."""

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.evaluator import verifier as module
 from orchestrator.evaluator.cache import VerdictCache
+from orchestrator.evaluator.doubts import Doubt
 from orchestrator.evaluator.hardening import Hardening, VoidReason
 from orchestrator.evaluator.judge import PAYLOAD_CHARS, Judgement, judge
 from orchestrator.evaluator.replay import audit_base, evaluate_state
@@ -481,3 +483,23 @@ def test_a_run_has_the_time_that_was_asked_for(
     verifier.run(asked(GOLD, Purpose.GATE, wall_seconds=400.5))
     limits = sandbox.commands[0].limits
     assert (limits.wall_seconds, limits.cpu_seconds) == (400.5, 802)
+
+
+def test_a_state_that_passes_again_runs_again_and_is_doubted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not so where there was no time to settle the doubt."""
+    ends = [SuiteOutcome.TIMEOUT, SuiteOutcome.PASS]
+    settled: list[str] = []
+
+    def settle(*_: object) -> Doubt:
+        settled.append("doubt")
+        return Doubt(ends[len(settled) - 1], VoidReason.NONE, 1.0)
+
+    monkeypatch.setattr(module, "settle", settle)
+    sandbox = ScriptedSandbox()
+    verifier = make(tmp_path, sandbox)
+    outcomes = [verifier.run(asked(GOLD, Purpose.CERTIFICATION)).outcome for _ in range(4)]
+    assert outcomes == [SuiteOutcome.TIMEOUT, *[SuiteOutcome.PASS] * 3]
+    assert len(settled) == 2
+    assert len(sandbox.commands) == 4
