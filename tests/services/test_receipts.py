@@ -22,6 +22,7 @@ from orchestrator.store.schemas import TABLES
 from tests.e2e.support import CHEAP, Workspace, make_workspace
 from tests.unit.cli_support import write_keys
 
+pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
 EDITS = 1000
 STACK = {"rates": [{"alpha": 0.6, "beta": 0.3, "overfit": 0.2}], "submit": 0.3, "test": 0.5}
 
