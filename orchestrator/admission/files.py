@@ -1,10 +1,8 @@
 """Files that appear whole and are never overwritten."""
 
-import os
-import tempfile
 from pathlib import Path
 
-from orchestrator.repo.files import disk_faults
+from orchestrator.repo.files import disk_faults, write_whole
 
 
 def write_once(path: Path, data: bytes) -> None:
@@ -12,13 +10,4 @@ def write_once(path: Path, data: bytes) -> None:
     if path.exists():
         return
     with disk_faults():
-        descriptor, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(name).rename(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, data)

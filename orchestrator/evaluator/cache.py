@@ -5,14 +5,12 @@ that fails its own digest is no record: the suite runs again and the record is r
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from orchestrator.evaluator.judge import Judgement
-from orchestrator.repo.files import disk_faults
+from orchestrator.repo.files import disk_faults, write_whole
 from orchestrator.spec.identity import canonical_json, digest_json
 from orchestrator.spec.ports import SuiteOutcome
 
@@ -49,24 +47,11 @@ class VerdictCache:
             return
         record = {"schema": SCHEMA, "key": dict(key), "judgement": asdict(judgement)}
         data = canonical_json({**record, "sha256": digest_json(record)}) + b"\n"
+        path = self._path(key)
         with disk_faults():
-            _write_whole(self._path(key), data)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, data)
 
     def _path(self, key: Key) -> Path:
         name = digest_json(dict(key))
         return self._directory / name[:2] / f"{name[2:]}.json"
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -115,7 +115,7 @@ def run_tests(
             env=ground.variables(hash_seed),
             mounts=ground.mounts(tree, plugin, report_file),
             limits=run_limits(limits, wall_seconds),
-            stdin=_order(ground, tree, ids, order_seed, watch),
+            stdin=order(ground, tree, ids, watch, order_seed=order_seed),
         )
         started = time.time()
         completed = sandbox.run(command)
@@ -172,29 +172,25 @@ def check_host(completed: Completed, finished: bool, scratch: Path) -> None:
         raise InfrastructureFault("disk", f"{scratch} is full; a report may have been cut")
 
 
-def _order(
-    ground: Ground,
-    tree: Path,
-    ids: Sequence[str] | None,
-    order_seed: int | None,
-    watch: Watch | None,
+def order(
+    ground: Ground, tree: Path, ids: Sequence[str] | None, watch: Watch | None, **more: int | None
 ) -> bytes:
-    """What the launcher reads from its standard input; candidate code may read it, too."""
+    """What a launcher reads from its standard input; candidate code may read it, too."""
     return canonical_json(
         {
+            **more,
             "arguments": [*PYTEST_ARGUMENTS, *ground.targets(tree, ids)],
             "ids": None if ids is None else list(ids),
             "key": KEY,
-            "order_seed": order_seed,
             "path": [REPO, ground.import_path],
             "pythonpath": ground.import_path,
             "report": REPORT,
-            "watch": None if watch is None else watch_order(watch),
+            "watch": None if watch is None else _watch_order(watch),
         }
     )
 
 
-def watch_order(watch: Watch) -> dict[str, list[str]]:
+def _watch_order(watch: Watch) -> dict[str, list[str]]:
     """What the watcher reads, with places as they are inside the sandbox."""
     sealed = [f"{REPO}/{path}" for path in watch.sealed if path.endswith(".py")]
     return {"sealed": sealed, "unwatched": list(watch.unwatched)}

@@ -15,25 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from orchestrator.evaluator.ground import (
-    ENVIRONMENT,
-    KEY,
-    PLUGIN,
-    PYTEST_ARGUMENTS,
-    REPO,
-    REPORT,
-    Ground,
-)
+from orchestrator.evaluator.ground import ENVIRONMENT, PLUGIN, REPO, Ground
 from orchestrator.evaluator.hardening import Watch
 from orchestrator.evaluator.runner import (
     WATCHING,
     check_host,
     desk,
     offered,
+    order,
     run_limits,
-    watch_order,
 )
-from orchestrator.spec.identity import canonical_json, digest_json
+from orchestrator.spec.identity import digest_json
 from orchestrator.spec.ports import Command, ExitClass, Limits, Sandbox
 
 SOURCES: Final = ("factorial_single.py", *WATCHING)
@@ -103,7 +95,7 @@ def _passes(
             env=ground.variables(HASH_SEED),
             mounts=ground.mounts(tree, plugin, answer),
             limits=limits,
-            stdin=_order(ground, tree, ids, watch),
+            stdin=order(ground, tree, ids, watch),
         )
         completed = sandbox.run(command)
         passed = _answered(answer, nonce, ids)
@@ -111,20 +103,6 @@ def _passes(
     if completed.exit_class is ExitClass.TIMEOUT:
         return None
     return passed and completed.exit_class is ExitClass.OK
-
-
-def _order(ground: Ground, tree: Path, ids: Sequence[str], watch: Watch | None) -> bytes:
-    return canonical_json(
-        {
-            "arguments": [*PYTEST_ARGUMENTS, *ground.targets(tree, ids)],
-            "ids": list(ids),
-            "key": KEY,
-            "path": [REPO, ground.import_path],
-            "pythonpath": ground.import_path,
-            "report": REPORT,
-            "watch": None if watch is None else watch_order(watch),
-        }
-    )
 
 
 def _answered(path: Path, nonce: bytes, ids: Sequence[str]) -> bool:

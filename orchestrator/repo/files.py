@@ -10,6 +10,7 @@ passes through a file or symlink is refused before anything is written.
 import errno
 import os
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,6 +132,21 @@ def disk_faults() -> Iterator[None]:
     except OSError as error:
         if error.errno in DISK_ERRORS:
             raise InfrastructureFault("disk", str(error)) from error
+        raise
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write one file that appears whole, and durable, or not at all; replaces what is there."""
+    descriptor, name = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
         raise
 
 
